@@ -1,0 +1,75 @@
+"""Attention and Transformer layers for Keras 3, after a textbook chapter.
+
+The names come in the order of the chapter's sections.
+"""
+
+from importlib import metadata as _metadata
+
+try:
+    import keras as _keras  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "keras_transformer needs Keras 3 and one of its backends. Install one with "
+        "pip install 'keras-transformer-layers[tensorflow]' (or [jax], [torch]), and "
+        "choose it with the environment variable KERAS_BACKEND=tensorflow, jax or "
+        f"torch. Importing Keras said: {error}"
+    ) from error
+
+# isort: off
+from keras_transformer.layers import (
+    BahdanauAttention,  # 1, 3
+    SelfAttentiveEmbedding,  # 2
+    LuongAttention,  # 3
+    MultiHeadAttention,  # 5, 7, 8
+    TransformerBlock,  # 9
+    TransformerDecoder,  # 9
+    TransformerStack,  # 9
+    FeedForward,  # 9
+    SinusoidalEncoding,  # 10
+    PositionalEmbedding,  # 10
+    RotaryEmbedding,  # text 2, 4.2
+    AlibiBias,  # text 2, 4.2
+    RelativePositionBias,  # text 2, 6
+    TransformerEncoder,  # 11, 12
+)
+from keras_transformer.visualization import record_attention
+# isort: on
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AlibiBias",
+    "BahdanauAttention",
+    "FeedForward",
+    "LuongAttention",
+    "MultiHeadAttention",
+    "PositionalEmbedding",
+    "RelativePositionBias",
+    "RotaryEmbedding",
+    "SelfAttentiveEmbedding",
+    "SinusoidalEncoding",
+    "TransformerBlock",
+    "TransformerDecoder",
+    "TransformerEncoder",
+    "TransformerStack",
+    "record_attention",
+]
+
+
+def _warn_of_namesake():
+    """An abandoned package of 2022 has the same import name."""
+    import warnings
+
+    try:
+        _metadata.version("keras-transformer")
+    except _metadata.PackageNotFoundError:
+        return
+    warnings.warn(
+        "The distribution 'keras-transformer' is installed too, and is imported by "
+        "the same name. Remove it: pip uninstall keras-transformer, then reinstall "
+        "keras-transformer-layers.",
+        stacklevel=3,
+    )
+
+
+_warn_of_namesake()

@@ -1,0 +1,196 @@
+"""What every layer has in common: its config, its name, its masks."""
+
+import inspect
+import re
+
+import keras
+import numpy as np
+
+PACKAGE = "keras_transformer"
+
+
+def check_name(name: str | None):
+    """Refuse a layer or model name that some backend cannot carry.
+
+    TensorFlow fails late on Hangul and spaces, PyTorch on dots; a name that is
+    accepted here works on every backend.
+    """
+    if name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", str(name)):
+        raise ValueError(
+            "`name` must consist of ASCII letters, digits, '_' and '-', and begin "
+            f"with a letter or digit. Received: name={name!r}. Use such a name, and "
+            "keep other scripts for titles and labels."
+        )
+
+
+def check_size(name: str, value, optional: bool = False):
+    """Refuse a size that is not a positive integer."""
+    if value is None and optional:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(
+            f"`{name}` must be a positive integer{' or None' if optional else ''}. "
+            f"Received: {name}={value!r}."
+        )
+
+
+def check_rate(name: str, value):
+    """Refuse a dropout rate outside [0, 1)."""
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not number or not 0 <= value < 1:
+        raise ValueError(
+            f"`{name}` must be a rate of at least 0 and less than 1. Received: "
+            f"{name}={value!r}."
+        )
+
+
+def check_choice(name: str, value, choices):
+    """Refuse a value that is not one of `choices`."""
+    if value not in choices:
+        raise ValueError(
+            f"`{name}` must be one of {', '.join(map(repr, choices))}. Received: "
+            f"{name}={value!r}."
+        )
+
+
+def shifted_seed(seed: int | None, shift: int) -> int | None:
+    """Give a sublayer its own seed: equal seeds would drop the same places."""
+    return None if seed is None else seed + shift
+
+
+class BaseLayer(keras.layers.Layer):
+    """A layer whose config is read off its constructor's signature.
+
+    A subclass stores each constructor argument under its own name (or with a
+    leading underscore), makes its sublayers in `__init__`, builds them in
+    `build`, and names both `mask` and `<first argument>_mask` in `call`, because
+    Keras fills the first for one tensor argument and the second for several.
+    """
+
+    # Other names under which a mask may be given -> the argument of `call`.
+    mask_aliases: dict[str, str] = {}
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if _is_ours(cls):
+            keras.saving.register_keras_serializable(package=PACKAGE)(cls)
+
+    def __init__(self, **kwargs):
+        check_name(kwargs.get("name"))
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def __call__(self, *args, **kwargs):
+        for alias, argument in self.mask_aliases.items():
+            given = kwargs.pop(alias, None)
+            if given is None:
+                continue
+            if kwargs.get(argument) is not None:
+                raise ValueError(
+                    f"`{alias}` and `{argument}` of layer {self.name!r} are the same "
+                    "mask under two names. Pass one of them."
+                )
+            kwargs[argument] = given
+        return super().__call__(*args, **kwargs)
+
+    def compute_output_spec(self, *args, **kwargs):
+        # Keras would answer from `compute_output_shape`, which knows nothing of
+        # scores and caches; tracing `call` gives every output its own shape.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def get_config(self):
+        config = super().get_config()
+        for name in _constructor_arguments(type(self)):
+            if name not in config:
+                value = getattr(self, name, getattr(self, f"_{name}", None))
+                config[name] = _serialize(name, value)
+        return config
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(
+            **{
+                name: keras.saving.deserialize_keras_object(value)
+                if name != "dtype" and isinstance(value, dict) and "class_name" in value
+                else value
+                for name, value in config.items()
+            }
+        )
+
+    def get_build_config(self):
+        # Quantized sublayers have other variables than those that `__init__`
+        # makes; their modes are saved here so that loading can restore them.
+        config = super().get_build_config()
+        modes = _quantization_modes(self)
+        return {**config, "quantized": modes} if config and modes else config
+
+    def build_from_config(self, config):
+        config = dict(config)
+        modes = config.pop("quantized", {})
+        super().build_from_config(config)
+        for path, mode in modes.items():
+            _sublayer_at(self, path).quantize(mode)
+
+
+def _is_ours(cls):
+    return cls.__module__.split(".")[0] == PACKAGE
+
+
+def _constructor_arguments(cls):
+    """Name the arguments of a user's subclasses and of our class below them."""
+    names = []
+    for base in cls.__mro__:
+        if "__init__" in vars(base):
+            parameters = inspect.signature(base.__init__).parameters.values()
+            names += [p.name for p in parameters if p.kind not in _VARIADIC]
+        if _is_ours(base):
+            break
+    return [name for name in dict.fromkeys(names) if name != "self"]
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _serialize(name, value):
+    if inspect.isfunction(value):
+        if value.__name__ == "<lambda>":
+            raise ValueError(
+                f"`{name}` is a lambda, which a saved model could not find again. Use "
+                "a named function with @keras.saving.register_keras_serializable()."
+            )
+        return keras.activations.serialize(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    return keras.saving.serialize_keras_object(value)
+
+
+def _sublayers(layer):
+    """Yield (attribute path, layer) of the layers held by `layer`."""
+    attributes = dict(vars(layer))
+    attributes.update(attributes.get("_modules") or {})  # PyTorch keeps them here
+    for name, value in attributes.items():
+        if name.startswith("_"):
+            continue
+        if isinstance(value, keras.layers.Layer):
+            yield name, value
+        elif isinstance(value, (list, tuple)):
+            for index, item in enumerate(value):
+                if isinstance(item, keras.layers.Layer):
+                    yield f"{name}/{index}", item
+
+
+def _quantization_modes(layer):
+    modes = {}
+    for path, sublayer in _sublayers(layer):
+        if isinstance(sublayer, BaseLayer):
+            inner = _quantization_modes(sublayer)
+            modes.update({f"{path}/{key}": mode for key, mode in inner.items()})
+        elif sublayer.quantization_mode is not None:
+            modes[path] = sublayer.quantization_mode
+    return modes
+
+
+def _sublayer_at(layer, path):
+    for part in path.split("/"):
+        layer = layer[int(part)] if part.isdigit() else getattr(layer, part)
+    return layer

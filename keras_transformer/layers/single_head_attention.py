@@ -1,0 +1,63 @@
+"""What the two attentions of 2015 share: all but their scores."""
+
+import keras
+
+from keras_transformer.layers.base import BaseLayer, check_rate
+from keras_transformer.ops import masks
+from keras_transformer.ops.attention import attend
+
+
+class SingleHeadAttention(BaseLayer):
+    """Base of attentions with one head: subclasses give `score(query, key)`.
+
+    `weights = softmax(score(query, key))`, `context = weights @ value`
+
+    Args:
+        dropout: Dropout rate of the weights.
+        seed: Seed of the dropout.
+        **kwargs: `name`, `dtype`, `trainable`.
+    """
+
+    def __init__(self, *, dropout: float = 0.0, seed: int | None = None, **kwargs):
+        super().__init__(**kwargs)
+        check_rate("dropout", dropout)
+        self.dropout = dropout
+        self.seed = seed
+        self.attention_dropout = keras.layers.Dropout(
+            dropout, seed=seed, name="attention_dropout", dtype=self.dtype_policy
+        )
+
+    def score(self, query, key):
+        """Return scores (B, T, S); `None` in place of a method: dot products."""
+        raise ValueError(f"{type(self).__name__} does not say how to score.")
+
+    def call(
+        self,
+        query,
+        value,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+    ):
+        mask = masks.combine_masks(
+            masks.key_padding(value_mask, key_mask),
+            masks.pair_mask(attention_mask, query, value, ranks=(3,)),
+        )
+        context, weights = attend(
+            query,
+            value if key is None else key,
+            value,
+            score=self.score,
+            mask=None if mask is None else mask[:, 0],  # one head: (B, T, S)
+            dropout=self.attention_dropout if training and self.dropout else None,
+            return_weights=return_attention_scores,
+            path=self.path,
+        )
+        return (context, weights) if return_attention_scores else context
+
+    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
+        return (*query_shape[:2], value_shape[-1])

@@ -1,0 +1,77 @@
+"""What differs between TensorFlow, JAX and PyTorch; nothing else names them."""
+
+import keras
+from keras import ops
+
+
+def is_traced(tensor) -> bool:
+    """Return whether `tensor` is a placeholder of a trace and has no values.
+
+    True inside `jax.jit`, inside `tf.function` and while Keras infers shapes.
+    """
+    try:
+        ops.convert_to_numpy(ops.ravel(tensor)[:1])
+    except Exception:  # every backend raises an error of its own
+        return True
+    return False
+
+
+def static_size(tensor, axis: int) -> int | None:
+    """Return the size of an axis if it is known for certain, else `None`.
+
+    While Keras infers the shapes of unknown axes, JAX has symbols in their place
+    and PyTorch has stand-in numbers on its "meta" device.
+    """
+    size = tensor.shape[axis]
+    stand_in = keras.backend.backend() == "torch" and tensor.device.type == "meta"
+    return size if isinstance(size, int) and not stand_in else None
+
+
+def has_accelerator() -> bool:
+    """Return whether the backend computes on a GPU or a TPU."""
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.cuda.is_available()
+    devices = keras.distribution.list_devices()
+    return any(not device.lower().startswith("cpu") for device in devices)
+
+
+def compiled(function, model):
+    """Compile a function of tensors that reads the variables of `model`.
+
+    The weights are read afresh at each call, so training between two calls is
+    seen. A new shape or dtype of an argument traces again; a new value does not.
+
+    Args:
+        function: Function of tensors (nested dicts and lists too) that calls
+            layers of `model`. It must not change any variable.
+        model: The built model (or layer) whose variables `function` reads.
+
+    Returns:
+        A function with the same arguments and results: `jax.jit` on JAX,
+        `tf.function(jit_compile=True)` on TensorFlow; on PyTorch the function
+        itself without gradients, since compiling gains little there.
+    """
+    if not model.built:
+        raise ValueError(
+            f"`model` must be built before it is compiled, but {model.name!r} is "
+            "not. Call it once, or call `model.build(shape)`."
+        )
+    if keras.backend.backend() == "jax":
+        import jax
+
+        def stateless(values, *args):
+            mapping = list(zip(model.variables, values, strict=True))
+            with keras.StatelessScope(state_mapping=mapping):
+                return function(*args)
+
+        jitted = jax.jit(stateless)
+        return lambda *args: jitted([v.value for v in model.variables], *args)
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.function(function, jit_compile=True, autograph=False)
+    import torch
+
+    return torch.no_grad()(function)

@@ -1,0 +1,167 @@
+"""Masks: boolean, `True` = may attend. The only convention in this library.
+
+A padding mask is (B, S). A mask of scores has the scores' four axes,
+broadcastable to (B, N, T, S).
+"""
+
+import keras
+from keras import ops
+
+from keras_transformer.ops.backend import is_traced, static_size
+
+
+def padding_mask(ids, pad_id: int = 0):
+    """Return the (B, S) mask that hides the padding of token ids (B, S)."""
+    return ops.not_equal(ids, pad_id)
+
+
+def position_mask(query_positions, key_positions, *, causal=True, window=None):
+    """Compare positions: the one rule behind causal and sliding-window masks.
+
+    `mask[b, 0, t, s] = (key[s] <= query[t]) and (|query[t] - key[s]| < window)`
+
+    Args:
+        query_positions: Integers (T,) or (B, T).
+        key_positions: Integers (S,) or (B, S).
+        causal: Whether a query sees only keys at its own or earlier positions.
+        window: Number of positions that a query sees on each side, its own
+            included; `None` for all.
+
+    Returns:
+        Boolean mask (1 or B, 1, T, S).
+    """
+    query_positions = ops.expand_dims(_batched(query_positions), -1)  # (B, T, 1)
+    key_positions = ops.expand_dims(_batched(key_positions), -2)  # (B, 1, S)
+    distance = query_positions - key_positions
+    if causal:
+        mask = distance >= 0
+    else:
+        mask = ops.ones_like(distance, dtype="bool")
+    if window is not None:
+        mask = ops.logical_and(mask, ops.abs(distance) < window)
+    return ops.expand_dims(mask, 1)
+
+
+def causal_mask(query_length, key_length=None):
+    """Return the mask (1, 1, T, S) that hides the future."""
+    key_length = query_length if key_length is None else key_length
+    return position_mask(ops.arange(query_length), ops.arange(key_length))
+
+
+def sliding_window_mask(query_length, window, key_length=None, *, causal=False):
+    """Return the mask (1, 1, T, S) of keys less than `window` positions away."""
+    key_length = query_length if key_length is None else key_length
+    return position_mask(
+        ops.arange(query_length),
+        ops.arange(key_length),
+        causal=causal,
+        window=window,
+    )
+
+
+def combine_masks(*masks):
+    """Return the conjunction of the masks that are not `None` (`None` if none)."""
+    combined = None
+    for mask in masks:
+        if mask is not None:
+            combined = mask if combined is None else ops.logical_and(combined, mask)
+    return combined
+
+
+def as_boolean(mask, name: str, ranks: tuple[int, ...]):
+    """Check a mask that came from outside, and return it as booleans.
+
+    Args:
+        mask: Booleans, or integers or floats that are 0 or 1.
+        name: Name of the argument, for the message.
+        ranks: The ranks that are accepted.
+
+    Returns:
+        The boolean mask. While tracing, values cannot be looked at: 1 is `True`
+        and all else, so every entry of an additive mask, `False`.
+
+    Raises:
+        ValueError: The rank is another, or there are values other than 0 and 1.
+    """
+    mask = ops.convert_to_tensor(mask)
+    if len(mask.shape) not in ranks:
+        accepted = " or ".join(_FORMS[rank] for rank in ranks)
+        raise ValueError(
+            f"`{name}` must have the shape {accepted}. Received shape "
+            f"{tuple(mask.shape)}. Add the missing axes, for example with "
+            "`mask[:, None, :]` (a padding mask for every query)."
+        )
+    if keras.backend.standardize_dtype(mask.dtype) == "bool":
+        return mask
+    ones = ops.equal(mask, ops.ones_like(mask))
+    if not is_traced(mask):
+        binary = ops.logical_or(ones, ops.equal(mask, ops.zeros_like(mask)))
+        if not bool(ops.convert_to_numpy(ops.all(binary))):
+            raise ValueError(
+                f"`{name}` must be boolean, or 0 and 1, with True (1) where "
+                "attention is allowed. Received values other than 0 and 1, such "
+                "as an additive mask has. Pass `mask == 0` for a mask that adds "
+                "0 where attention is allowed."
+            )
+    return ones
+
+
+def expand_mask(mask):
+    """Give a mask (B, S) or (B, T, S) the four axes of the scores."""
+    if len(mask.shape) == 2:
+        return mask[:, None, None, :]
+    if len(mask.shape) == 3:
+        return mask[:, None, :, :]
+    return mask
+
+
+def key_padding(value_mask, key_mask=None):
+    """Check and combine the padding masks (B, S) of values and keys.
+
+    Returns:
+        Mask (B, 1, 1, S), `None` if neither is given.
+    """
+    given = {"value_mask": value_mask, "key_mask": key_mask}
+    return combine_masks(
+        *(
+            None if mask is None else expand_mask(as_boolean(mask, name, ranks=(2,)))
+            for name, mask in given.items()
+        )
+    )
+
+
+def pair_mask(attention_mask, queries, keys, ranks=(3, 4)):
+    """Check a mask of pairs that came from outside, and give it four axes.
+
+    Args:
+        attention_mask: (B, T, S) or (B, N, T, S), 1 where it is the same for
+            all; or `None`.
+        queries: Tensor (B, T, ...).
+        keys: Tensor (B, S, ...).
+        ranks: The ranks that are accepted.
+
+    Returns:
+        Boolean mask broadcastable to (B, N, T, S), or `None`.
+
+    Raises:
+        ValueError: It has another rank, other lengths, or is no 0/1 mask.
+    """
+    if attention_mask is None:
+        return None
+    mask = as_boolean(attention_mask, "attention_mask", ranks)
+    wanted = (static_size(queries, 1), static_size(keys, 1))
+    for axis, size in zip((-2, -1), wanted, strict=True):
+        got = static_size(mask, axis)
+        if None not in (got, size) and got not in (1, size):
+            raise ValueError(
+                "`attention_mask` must end in (query length, key length) = "
+                f"{wanted}, or 1 in their place. Received shape {tuple(mask.shape)}."
+            )
+    return expand_mask(mask)
+
+
+_FORMS = {2: "(batch, time)", 3: "(batch, query, key)", 4: "(batch, head, query, key)"}
+
+
+def _batched(positions):
+    return positions[None] if len(positions.shape) == 1 else positions

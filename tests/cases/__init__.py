@@ -1,0 +1,1 @@
+"""Public bug reports, each turned into tests for its whole kind."""

@@ -1,0 +1,127 @@
+"""Small tools shared by the case tests; none names a backend's own calls."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+from keras import ops
+
+import keras_transformer
+
+PACKAGE_FOLDER = Path(keras_transformer.__file__).resolve().parents[1]
+
+
+def array(tensor):
+    """Return a tensor's values; floats as float32 at least."""
+    dtype = keras.backend.standardize_dtype(tensor.dtype)
+    if dtype in ("float16", "bfloat16"):
+        tensor = ops.cast(tensor, "float32")
+    return ops.convert_to_numpy(tensor)
+
+
+def arrays(tree):
+    """Return the values of all tensors of a nested structure, in a list."""
+    return [array(tensor) for tensor in keras.tree.flatten(tree)]
+
+
+def assert_close(ours, expected, atol=1e-5, **more):
+    """Compare tensors, arrays or nested structures of them."""
+    ours, expected = keras.tree.flatten(ours), keras.tree.flatten(expected)
+    assert len(ours) == len(expected)
+    for one, other in zip(ours, expected, strict=True):
+        one = one if isinstance(one, np.ndarray) else array(one)
+        other = other if isinstance(other, np.ndarray) else array(other)
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, atol=atol, rtol=atol, **more)
+
+
+def randomize(layer, seed=0):
+    """Give every trainable weight random values, norms and biases too."""
+    rng = np.random.default_rng(seed)
+    for weight in layer.trainable_variables:
+        values = rng.normal(scale=0.3, size=weight.shape)
+        name = weight.path.rsplit("/", 1)[-1]
+        weight.assign(values + 1.0 if name in ("gamma", "scale") else values)
+    return layer
+
+
+def copy_weights(source, target):
+    """Give `target` the trainable weights of `source`."""
+    pairs = zip(source.trainable_variables, target.trainable_variables, strict=True)
+    for weight, copy in pairs:
+        copy.assign(weight)
+    return target
+
+
+def first(result):
+    """Return the main output of a call that may return scores as well."""
+    return result[0] if isinstance(result, (tuple, list)) else result
+
+
+class MaskProbe(keras.layers.Layer):
+    """Keeps the mask that arrives with a tensor."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.seen = []
+
+    def call(self, inputs, mask=None):
+        self.seen.append(mask)
+        return inputs
+
+
+def carried_mask(tensor):
+    """Return the mask that the next layer receives with this tensor."""
+    probe = MaskProbe()
+    probe(tensor)
+    mask = probe.seen[-1]
+    return None if mask is None else array(mask)
+
+
+def sgd_step(model, x, y, sample_weight=None, eager=True):
+    """Train one step with rate 1 and return the gradient of every weight.
+
+    The loss is a sum over samples, so a sample of weight 0 leaves no trace.
+    """
+    model.compile(
+        optimizer=keras.optimizers.SGD(1.0),
+        loss=keras.losses.MeanSquaredError(reduction="sum"),
+        run_eagerly=eager,
+    )
+    before = [array(weight) for weight in model.trainable_variables]
+    model.train_on_batch(x, y, sample_weight=sample_weight)
+    after = [array(weight) for weight in model.trainable_variables]
+    return [old - new for old, new in zip(before, after, strict=True)]
+
+
+def fresh_process(code, *arguments):
+    """Run Python code in a new process on the same backend; return its output."""
+    return finish(start_process(code, *arguments))
+
+
+def start_process(code, *arguments):
+    """Start Python code in a new process on the same backend."""
+    paths = [str(PACKAGE_FOLDER), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        **os.environ,
+        "KERAS_BACKEND": keras.backend.backend(),
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+    }
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+    )
+
+
+def finish(process):
+    """Wait for a process and return what it printed."""
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    return output

@@ -1,0 +1,279 @@
+"""P5: a row with nothing to attend to gives zeros, and no NaN in any gradient.
+
+Sources: pytorch/pytorch#41508, #160064, #152028; keras-team/keras#18152.
+"""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from keras_transformer.ops import attention
+
+from .examples import EXAMPLES, block, public_layers
+from .helpers import (
+    array,
+    arrays,
+    assert_close,
+    copy_weights,
+    first,
+    randomize,
+    sgd_step,
+)
+
+IDS = np.array([[5, 6, 7], [0, 0, 0]], "int32")
+LEFT = np.array([[0, 0, 5], [0, 5, 6]], "int32")
+
+
+def _self(make):
+    return lambda: _call(make())
+
+
+def _call(layer):
+    return lambda x, **more: layer(x, **more)
+
+
+def _twice(name):
+    layer = EXAMPLES[name].make()
+    return lambda x, **more: layer(x, x, **more)
+
+
+def _cross(name):
+    """A decoder whose targets are the same texts as its source."""
+    layer = EXAMPLES[name].make()
+    return lambda x, **more: layer(x, x, **more)
+
+
+# name -> makes a function of an embedded text.
+READERS = {
+    "encoder": _self(EXAMPLES["encoder"].make),
+    "encoder-prenorm": _self(EXAMPLES["encoder-prenorm"].make),
+    "llama": _self(EXAMPLES["block-llama"].make),
+    "decoder-only": _self(EXAMPLES["decoder-only"].make),
+    "window": _self(lambda: kt.TransformerBlock(**block(sliding_window=2))),
+    "stack": _self(EXAMPLES["stack"].make),
+    "stack-alibi": _self(EXAMPLES["stack-alibi"].make),
+    "stack-relative": _self(EXAMPLES["stack-relative"].make),
+    "self-attentive": _self(EXAMPLES["self-attentive"].make),
+    "attention": lambda: _twice("attention"),
+    "attention-values": lambda: _call_values(),
+    "bahdanau": lambda: _twice("bahdanau"),
+    "luong-dot": lambda: _twice("luong-dot"),
+    "luong-general": lambda: _twice("luong-general"),
+    "luong-concat": lambda: _twice("luong-concat"),
+    "decoder": lambda: _cross("decoder"),
+    "stack-cross": lambda: _cross("stack-cross"),
+}
+CAUSAL = ["llama", "decoder-only", "stack-relative", "decoder", "stack-cross"]
+
+
+def _call_values():
+    layer = kt.MultiHeadAttention(2, 4, value_dim=3)
+    return lambda x, **more: layer(x, x, **more)
+
+
+def reader_model(reader, dtype=None):
+    """Return ids -> numbers, trainable."""
+    ids = keras.Input((None,), dtype="int32")
+    x = kt.PositionalEmbedding(9, 12, 8)(ids)
+    return keras.Model(ids, keras.layers.Dense(1)(READERS[reader]()(x)))
+
+
+def test_every_layer_with_attention_is_tried():
+    # The blocks stand for the encoder and decoder names they are made of.
+    tried = {"TransformerEncoder", "TransformerDecoder", "TransformerBlock"}
+    tried |= {"TransformerStack", "MultiHeadAttention", "BahdanauAttention"}
+    tried |= {"LuongAttention", "SelfAttentiveEmbedding"}
+    attending = {e.layer for e in EXAMPLES.values() if e.scores is not None}
+    assert attending == tried <= set(public_layers())
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("scores", [False, True])
+def test_a_text_of_padding_is_finite_and_disturbs_no_other(reader, scores):
+    more = {"return_attention_scores": True} if scores else {}
+    embed = kt.PositionalEmbedding(9, 12, 8)
+    read = READERS[reader]()
+    both, alone = read(embed(IDS), **more), read(embed(IDS[:1]), **more)
+    for result in arrays(both):
+        assert np.isfinite(result).all()
+    assert_close([result[:1] for result in arrays(both)], arrays(alone))
+    if scores:
+        for score in arrays(both[1]):
+            assert np.all(score[1] == 0)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_text_of_padding_with_weight_zero_changes_no_gradient(reader):
+    both = randomize(reader_model(reader))
+    alone = copy_weights(both, reader_model(reader))
+    targets = np.ones(both(IDS).shape, "float32")
+    weights = np.array([1.0, 0.0], "float32")
+    ours = sgd_step(both, IDS, targets, weights)
+    expected = sgd_step(alone, IDS[:1], targets[:1])
+    for gradient in ours:
+        assert np.isfinite(gradient).all()
+    assert_close(ours, expected)
+
+
+@pytest.mark.parametrize("reader", ["encoder", "decoder", "bahdanau"])
+def test_a_text_of_padding_in_the_loss_gives_a_finite_gradient(reader):
+    model = randomize(reader_model(reader))
+    targets = np.ones(model(IDS).shape, "float32")
+    for gradient in sgd_step(model, IDS, targets):
+        assert np.isfinite(gradient).all()
+
+
+def test_the_penalty_of_a_text_of_padding_has_a_finite_gradient():
+    ids = keras.Input((None,), dtype="int32")
+    x = kt.PositionalEmbedding(9, 12, 8)(ids)
+    x = kt.SelfAttentiveEmbedding(3, attention_dim=4, penalty=1.0)(x)
+    model = randomize(keras.Model(ids, keras.layers.Dense(1)(x)))
+    for gradient in sgd_step(model, IDS, np.ones((2, 3, 1), "float32")):
+        assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("reader", ["encoder", "decoder-only"])
+def test_the_compiled_training_step_is_finite_too(reader):
+    model = randomize(reader_model(reader))
+    targets = np.ones((2, 3, 1), "float32")
+    weights = np.array([1.0, 0.0], "float32")
+    for gradient in sgd_step(model, IDS, targets, weights, eager=False):
+        assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("reader", CAUSAL)
+@pytest.mark.parametrize("scores", [False, True])
+def test_left_padding_with_a_causal_mask_is_finite(reader, scores):
+    # The first queries are padding and see nothing but padding.
+    more = {"return_attention_scores": True} if scores else {}
+    embed = kt.PositionalEmbedding(9, 12, 8)
+    read = READERS[reader]()
+    result = read(embed(LEFT), **more)
+    for values in arrays(result):
+        assert np.isfinite(values).all()
+    if scores:
+        flat = keras.tree.flatten(result[1])
+        own = flat[::2] if reader in ("decoder", "stack-cross") else flat
+        for score in map(array, own):
+            assert np.all(score[0, :, :2] == 0)
+            np.testing.assert_allclose(score[0, :, 2].sum(-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("reader", CAUSAL)
+def test_left_padding_with_a_causal_mask_gives_a_finite_gradient(reader):
+    model = randomize(reader_model(reader))
+    targets = np.ones((2, 3, 1), "float32")
+    for gradient in sgd_step(model, LEFT, targets):
+        assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("name", ["decoder", "block-cross", "stack-cross"])
+@pytest.mark.parametrize("scores", [False, True])
+def test_an_empty_source_is_finite(name, scores):
+    targets, source = EXAMPLES[name].arrays()
+    layer = EXAMPLES[name].make()
+    mask = np.array([[True] * 5, [False] * 5])
+    more = {"encoder_padding_mask": mask}
+    if scores:
+        more["return_attention_scores"] = True
+    both = layer(targets, source, **more)
+    for result in arrays(both):
+        assert np.isfinite(result).all()
+    alone = layer(targets[:1], source[:1])
+    assert_close(array(first(both))[:1], alone)
+
+
+@pytest.mark.parametrize("scores", [False, True])
+@pytest.mark.parametrize("name", ["attention", "attention-grouped", "attention-values"])
+def test_one_query_that_may_look_nowhere_gets_only_the_bias(name, scores):
+    example = EXAMPLES[name]
+    layer, inputs = example.make(), example.arrays()
+    layer(*inputs)
+    randomize(layer)
+    mask = np.ones((2, 4, 5), bool)
+    mask[1, 2] = False
+    result = layer(*inputs, attention_mask=mask, return_attention_scores=scores)
+    output = array(first(result))
+    assert_close(output[1, 2], array(layer.attention_output.bias))
+    free = array(layer(*inputs))
+    others = np.ones((2, 4), bool)
+    others[1, 2] = False
+    assert_close(output[others], free[others])
+    if scores:
+        assert np.all(array(result[1])[1, :, 2] == 0)
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "luong-dot", "luong-general"])
+def test_one_query_that_may_look_nowhere_gets_a_zero_context(name):
+    layer, inputs = EXAMPLES[name].make(), EXAMPLES[name].arrays()
+    mask = np.ones((2, 4, 5), bool)
+    mask[1, 2] = False
+    context, scores = layer(*inputs, attention_mask=mask, return_attention_scores=True)
+    assert np.all(array(context)[1, 2] == 0)
+    assert np.all(array(scores)[1, 2] == 0)
+    assert np.isfinite(array(context)).all()
+
+
+def test_the_sentence_embedding_of_padding_is_zero():
+    # The masked mean of nothing, in this library's own pooling.
+    layer, (x,) = EXAMPLES["self-attentive"].make(), EXAMPLES["self-attentive"].arrays()
+    mask = np.array([[True] * 5, [False] * 5])
+    assert np.all(array(layer(x, mask=mask))[1] == 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("rank", [3, 4])
+@pytest.mark.parametrize("biased", [False, True])
+def test_attend_gives_exact_zeros_for_an_empty_row(dtype, weights, rank, biased):
+    rng = np.random.default_rng(0)
+    shape = (2, 4, 2, 6) if rank == 4 else (2, 4, 6)
+    x = keras.ops.cast(rng.normal(size=shape), dtype)
+    scores = (2, 2, 4, 4) if rank == 4 else (2, 4, 4)
+    mask = np.ones(scores, bool)
+    mask[1] = False
+    bias = rng.normal(size=scores).astype("float32") if biased else None
+    output, probabilities = attention.attend(
+        x, x, x, mask=mask, bias=bias, return_weights=weights
+    )
+    assert np.all(array(output)[1] == 0)
+    assert np.isfinite(array(output)).all()
+    if weights:
+        assert np.all(array(probabilities)[1] == 0)
+
+
+@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("name", ["encoder", "decoder-only", "llama", "bahdanau"])
+def test_a_text_of_padding_is_finite_in_half_precision(dtype, name):
+    keras.config.set_dtype_policy(dtype)
+    embed, read = kt.PositionalEmbedding(9, 12, 8), READERS[name]()
+    both, alone = array(read(embed(IDS))), array(read(embed(IDS[:1])))
+    assert np.isfinite(both).all()
+    assert_close(both[:1], alone, atol=1e-2)
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e4])
+@pytest.mark.parametrize("name", ["attention", "bahdanau", "luong-dot", "encoder"])
+def test_huge_inputs_under_a_mask_stay_finite(name, scale):
+    # Scores beyond any fill value that stands for minus infinity.
+    example = EXAMPLES[name]
+    layer, inputs = example.make(), [scale * x for x in example.arrays()]
+    text, _ = example.masks["attention_mask"]
+    mask = np.ones((2, 4, inputs[-1].shape[1]), bool)
+    mask[..., 1] = False
+    mask[1, 2] = False
+    result, scores = layer(*inputs, attention_mask=mask, return_attention_scores=True)
+    assert np.isfinite(array(result)).all()
+    assert np.all(array(scores)[..., 1] == 0)
+
+
+def test_a_cache_without_a_single_token_is_finite():
+    decoder = EXAMPLES["decoder-only"].make()
+    (x,) = EXAMPLES["decoder-only"].arrays()
+    decoder(x)
+    padding = np.array([[True] * 4, [False] * 4])
+    cache = decoder.create_cache(2, 6)
+    output, cache = decoder(x, padding_mask=padding, cache=cache)
+    assert np.isfinite(array(output)).all()
+    assert_close(array(output)[:1], decoder(x[:1]))

@@ -1,0 +1,251 @@
+"""P15: ids and positions are whole numbers, however they come in.
+
+Sources: keras-team/keras#19332; deepspeedai/DeepSpeed#5701; pytorch/pytorch#116598.
+"""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+
+from .examples import block
+from .helpers import array, assert_close, copy_weights, randomize
+
+VOCABULARY = 4000
+IDS = np.array([[257, 2909]])
+POLICIES = ["float32", "mixed_float16", "mixed_bfloat16"]
+ENCODINGS = ["learned", "sinusoidal"]
+
+
+def embedding(policy, encoding="learned"):
+    embed = kt.PositionalEmbedding(
+        9, VOCABULARY, 4, encoding=encoding, dtype=policy, pad_id=None
+    )
+    embed(IDS.astype("int32"))
+    return randomize(embed)
+
+
+def equal_or_refused(give, expected):
+    """Floats give what integers give, or an error that tells the way out."""
+    try:
+        ours = give()
+    except ValueError as error:
+        assert "int32" in str(error)
+    else:
+        assert_close(ours, expected, atol=0)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_ids_through_an_input_without_dtype_are_not_rounded(policy, encoding):
+    expected = array(embedding(policy, encoding)(IDS.astype("int32")))
+
+    def give():
+        inputs = keras.Input((None,))
+        embed = kt.PositionalEmbedding(
+            9, VOCABULARY, 4, encoding=encoding, dtype=policy, pad_id=None
+        )
+        model = keras.Model(inputs, embed(inputs))
+        randomize(model)
+        return model(IDS.astype("float32"))
+
+    equal_or_refused(give, expected)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_ids_of_floats_are_not_rounded_under_a_global_policy(policy):
+    keras.config.set_dtype_policy(policy)
+
+    def model(inputs):
+        embed = kt.PositionalEmbedding(9, VOCABULARY, 8)
+        encoder = kt.TransformerEncoder(**block())
+        return keras.Model(inputs, encoder(embed(inputs)))
+
+    whole = randomize(model(keras.Input((None,), dtype="int32")))
+    expected = array(whole(IDS.astype("int32")))
+
+    def give():
+        floats = copy_weights(whole, model(keras.Input((None,))))
+        return floats(IDS.astype("float32"))
+
+    equal_or_refused(give, expected)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_eager_ids_of_floats_are_not_rounded(policy, dtype):
+    embed = embedding(policy)
+    expected = array(embed(IDS.astype("int32")))
+    equal_or_refused(lambda: embed(IDS.astype(dtype)), expected)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("dtype", ["uint16", "int16", "int32", "int64", "uint32"])
+def test_ids_of_every_whole_dtype_give_the_same(policy, encoding, dtype):
+    embed = embedding(policy, encoding)
+    expected = array(embed(IDS.astype("int32")))
+    assert_close(embed(IDS.astype(dtype)), expected, atol=0)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint16", "int32", "int64"])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_masks_of_ids_of_every_whole_dtype_are_the_same(encoding, dtype):
+    ids = np.array([[5, 100, 0, 0]])
+    embed = kt.PositionalEmbedding(9, 200, 8, encoding=encoding)
+    encoder = kt.TransformerEncoder(**block())
+    expected = array(encoder(embed(ids.astype("int32"))))
+    assert_close(encoder(embed(ids.astype(dtype))), expected, atol=0)
+    short = encoder(embed(ids[:, :2].astype(dtype)))
+    assert_close(expected[:, :2], short)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint16"])
+def test_lists_and_symbolic_inputs_of_whole_numbers_work(dtype):
+    embed = embedding("float32")
+    inputs = keras.Input((None,), dtype=dtype)
+    model = keras.Model(inputs, embed(inputs))
+    expected = array(embed(IDS.astype("int32")))
+    assert_close(model(IDS.astype(dtype)), expected, atol=0)
+    assert_close(embed(keras.ops.convert_to_tensor(IDS.tolist())), expected, atol=0)
+
+
+@pytest.mark.parametrize("policy", POLICIES[1:])
+def test_a_text_classifier_of_float_inputs_predicts_what_whole_inputs_predict(policy):
+    keras.config.set_dtype_policy(policy)
+    embed = kt.PositionalEmbedding(9, VOCABULARY, 8)
+    encoder = kt.TransformerEncoder(**block())
+    expected = array(encoder(embed(IDS.astype("int32"))))
+
+    def give():
+        model = keras.Sequential([keras.Input((None,)), embed, encoder])
+        return model.predict(IDS.astype("float32"), verbose=0).astype("float32")
+
+    try:
+        ours = give()
+    except ValueError as error:
+        assert "int32" in str(error)
+    else:
+        # Compiled and eager half-precision sums differ in the last place only.
+        assert_close(ours, expected, atol=5e-2)
+
+
+# Positions of 257 and more are no longer all different in bfloat16.
+FAR = np.array([256, 257, 258, 2909], "int32")
+HEADS = np.random.default_rng(0).normal(size=(1, 4, 2, 4)).astype("float32")
+
+
+def positional_calls(policy):
+    """Yield name -> (function of positions) for each layer that takes positions."""
+    zeros = np.zeros((1, 4, 8), "float32")
+    sines = kt.SinusoidalEncoding(dtype=policy)
+    yield "sinusoidal", lambda p: sines(zeros, positions=p)
+    turn = kt.RotaryEmbedding(dtype=policy)
+    yield "rotary", lambda p: turn(HEADS, positions=p)
+    embed = kt.PositionalEmbedding(3000, 12, 4, dtype=policy)
+    ids = np.full((1, 4), 5, "int32")
+    embed(ids)
+    randomize(embed)
+    yield "learned", lambda p: embed(ids, positions=p)
+    fixed = kt.PositionalEmbedding(3000, 12, 4, encoding="sinusoidal", dtype=policy)
+    yield "fixed", lambda p: fixed(ids, positions=p)
+    alibi = kt.AlibiBias(2, dtype=policy)
+    yield "alibi", lambda p: alibi(p, p)["distances"]
+    relative = kt.RelativePositionBias(2, num_buckets=8, dtype=policy)
+    relative(FAR, FAR)
+    randomize(relative)
+    yield "relative", lambda p: relative(p, p)
+    attention = kt.MultiHeadAttention(2, 4, rotary=turn, dtype=policy)
+    x = HEADS.reshape(1, 4, 8)
+    attention(x, x)
+    randomize(attention)
+    yield "attention", lambda p: attention(x, x, positions=p)
+    stack = kt.TransformerStack(
+        **block(num_layers=1, position_bias=kt.AlibiBias(2)), dtype=policy
+    )
+    stack(x)
+    randomize(stack)
+    yield "stack", lambda p: stack(x, positions=p)
+
+
+LAYERS = [
+    "sinusoidal",
+    "rotary",
+    "learned",
+    "fixed",
+    "alibi",
+    "relative",
+    "attention",
+    "stack",
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("layer", LAYERS)
+def test_positions_are_not_rounded(layer, policy):
+    call = dict(positional_calls(policy))[layer]
+    expected = array(call(FAR))
+    for dtype in ("int64", "uint16"):
+        assert_close(call(FAR.astype(dtype)), expected, atol=0)
+    equal_or_refused(lambda: call(FAR.astype("float32")), expected)
+
+
+@pytest.mark.parametrize("policy", POLICIES[1:])
+@pytest.mark.parametrize("layer", ["sinusoidal", "rotary", "learned", "fixed"])
+def test_neighbouring_high_positions_differ_in_half_precision(layer, policy):
+    call = dict(positional_calls(policy))[layer]
+    ours = array(call(FAR))
+    full = array(dict(positional_calls("float32"))[layer](FAR))
+    assert_close(ours, full, atol=2e-2)
+    if layer != "rotary":  # whose inputs differ anyway
+        rows = ours[0]
+        assert np.abs(rows[1:] - rows[:-1]).max(-1).min() > 1e-2
+
+
+@pytest.mark.parametrize("policy", POLICIES[1:])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_positions_counted_by_a_layer_are_not_rounded(encoding, policy):
+    ids = np.full((1, 300), 5, "int32")
+    half = kt.PositionalEmbedding(300, 12, 4, encoding=encoding, dtype=policy)
+    full = kt.PositionalEmbedding(300, 12, 4, encoding=encoding)
+    half(ids)
+    full(ids)
+    copy_weights(randomize(full), half)
+    assert_close(half(ids), array(full(ids)), atol=2e-2)
+
+
+@pytest.mark.parametrize("policy", POLICIES[1:])
+def test_distances_of_long_texts_are_not_rounded(policy):
+    positions = np.arange(300, dtype="int32")
+    distances = kt.AlibiBias(2, dtype=policy)(positions, positions)["distances"]
+    expected = np.abs(positions[:, None] - positions[None])
+    assert np.array_equal(np.squeeze(array(distances)), expected)
+    relative = kt.RelativePositionBias(2, num_buckets=32, dtype=policy)
+    relative(positions, positions)
+    randomize(relative)
+    full = kt.RelativePositionBias(2, num_buckets=32)
+    full(positions, positions)
+    expected = array(copy_weights(relative, full)(positions, positions))
+    assert_close(relative(positions, positions), expected, atol=1e-2)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_labels_of_every_dtype_give_the_same_loss(policy):
+    keras.config.set_dtype_policy(policy)
+    model = keras.Sequential(
+        [
+            keras.Input((None,), dtype="int32"),
+            kt.PositionalEmbedding(9, VOCABULARY, 8),
+            kt.TransformerDecoder(**block(cross_attention=False)),
+            keras.layers.Dense(VOCABULARY, dtype="float32"),
+        ]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(loss=loss, run_eagerly=True)
+    ids = IDS.astype("int32")
+    losses = [
+        float(model.test_on_batch(ids, IDS.astype(dtype)))
+        for dtype in ("int32", "int64", "float32")
+    ]
+    assert losses[0] == losses[1] == losses[2]

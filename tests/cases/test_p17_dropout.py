@@ -1,0 +1,256 @@
+"""P17: dropout acts in training only, is independent, and obeys its seed.
+
+Sources: meta-pytorch/torchtune#1791; keras-team/keras-core#650, PR #568.
+"""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+
+from .examples import EXAMPLES, block, public_layers
+from .helpers import array, assert_close, copy_weights, first, randomize
+
+DROPPING = [
+    name
+    for name, example in EXAMPLES.items()
+    if hasattr(public_layers()[example.layer].__init__, "__code__")
+    and "dropout" in public_layers()[example.layer].__init__.__code__.co_varnames
+]
+
+
+def built(name, **more):
+    layer = EXAMPLES[name].make(dropout=0.5, **more)
+    inputs = EXAMPLES[name].arrays()
+    layer(*inputs)
+    return randomize(layer), inputs
+
+
+def test_every_layer_with_dropout_is_tried():
+    tried = {EXAMPLES[name].layer for name in DROPPING}
+    assert tried >= {
+        "MultiHeadAttention",
+        "BahdanauAttention",
+        "LuongAttention",
+        "TransformerBlock",
+        "TransformerEncoder",
+        "TransformerDecoder",
+        "TransformerStack",
+    }
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_dropout_acts_in_training_only(name):
+    layer, inputs = built(name)
+    plain = EXAMPLES[name].make(dropout=0.0)
+    plain(*inputs)
+    expected = array(copy_weights(layer, plain)(*inputs))
+    assert_close(layer(*inputs, training=False), expected)
+    assert_close(layer(*inputs, training=False), layer(*inputs, training=False), 0)
+    assert_close(layer(*inputs), expected)
+    once, twice = (array(layer(*inputs, training=True)) for _ in range(2))
+    assert np.abs(once - twice).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_asking_for_scores_changes_nothing_of_that(name):
+    layer, inputs = built(name)
+    more = {"return_attention_scores": True}
+    assert_close(first(layer(*inputs, training=False, **more)), layer(*inputs))
+    once, twice = (first(layer(*inputs, training=True, **more)) for _ in range(2))
+    assert np.abs(array(once) - array(twice)).max() > 1e-3
+
+
+class Around(keras.layers.Layer):
+    """A user's layer that says nothing about training."""
+
+    def __init__(self, inner, **kwargs):
+        super().__init__(**kwargs)
+        self.inner = inner
+
+    def call(self, *inputs):
+        return self.inner(*inputs)
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_a_users_layer_hands_the_training_flag_on(name):
+    layer, inputs = built(name)
+    around = Around(layer)
+    assert_close(around(*inputs, training=False), layer(*inputs, training=False))
+    once, twice = (array(around(*inputs, training=True)) for _ in range(2))
+    assert np.abs(once - twice).max() > 1e-3
+
+
+def test_a_model_call_is_a_prediction_and_a_training_call_is_not():
+    ids = keras.Input((None,), dtype="int32")
+    x = kt.PositionalEmbedding(9, 12, 8)(ids)
+    memory = kt.TransformerEncoder(**block(dropout=0.5))(x)
+    y = kt.TransformerDecoder(**block(dropout=0.5))(x, memory)
+    y = kt.MultiHeadAttention(2, 4, dropout=0.5)(y, memory)
+    y = kt.BahdanauAttention(4, dropout=0.5)(y, memory)
+    y = kt.LuongAttention("dot", dropout=0.5)(y, memory)
+    model = randomize(keras.Model(ids, y))
+    batch = np.array([[5, 6, 7], [8, 9, 0]], "int32")
+    expected = array(model(batch))
+    assert_close(model.predict(batch, verbose=0), expected)
+    assert_close(model(batch, training=False), expected)
+    assert np.abs(array(model(batch, training=True)) - expected).max() > 1e-3
+
+
+ROWS = 2000
+
+
+def many(x):
+    return np.repeat(x[:1], ROWS, axis=0)
+
+
+@pytest.mark.parametrize("name", ["attention", "attention-grouped"])
+def test_the_mean_of_many_training_passes_of_attention_is_the_inference(name):
+    layer, inputs = built(name)
+    # All positive, so that the mean over elements does not hide a wrong scale.
+    for projection in (layer.value, layer.attention_output):
+        for weight in projection.trainable_variables:
+            weight.assign(np.abs(array(weight)))
+    inputs = [inputs[0], np.abs(inputs[1])]
+    expected = array(layer(*[x[:1] for x in inputs])).mean()
+    trained = array(layer(*map(many, inputs), training=True))
+    assert abs(trained.mean() / expected - 1) < 0.02
+    rows = trained.mean(axis=(1, 2))
+    assert len(np.unique(rows)) > ROWS // 2  # each pass drew its own mask
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "luong-dot"])
+def test_the_mean_of_many_training_contexts_is_the_inference(name):
+    layer, inputs = built(name)
+    inputs = [inputs[0], np.abs(inputs[1])]
+    expected = array(layer(*[x[:1] for x in inputs])).mean()
+    trained = array(layer(*map(many, inputs), training=True))
+    assert abs(trained.mean() / expected - 1) < 0.02
+
+
+def constant_sublayers(layer):
+    """Make every sublayer put out ones: what is left to see is dropout."""
+    for weight in layer.trainable_variables:
+        last = weight.path.split("/")[-2:]
+        output = last[0] in ("attention_output", "feed_forward_output")
+        if output:
+            weight.assign(np.full(weight.shape, float(last[1] == "bias"), "float32"))
+    return layer
+
+
+PATHS = {
+    # name -> (layer, number of sublayer outputs that are dropped one by one)
+    "block": (lambda **more: kt.TransformerBlock(**block(**more)), 2),
+    "encoder": (lambda **more: kt.TransformerEncoder(**block(**more)), 2),
+    "decoder": (lambda **more: kt.TransformerDecoder(**block(**more)), 3),
+    "stack": (
+        lambda **more: kt.TransformerStack(
+            **block(num_layers=2, final_norm=False, **more)
+        ),
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+@pytest.mark.parametrize("name", PATHS)
+def test_dropout_layers_of_one_layer_draw_masks_of_their_own(name, seed):
+    # x + 2 m1 + 2 m2 + ...: equal masks would give only the extremes.
+    make, parts = PATHS[name]
+    layer = make(dropout=0.5, normalize_first=True, seed=seed)
+    x = np.zeros((250, 4, 8), "float32")
+    inputs = [x, x] if name == "decoder" else [x]
+    layer.build(*[y.shape for y in inputs])
+    constant_sublayers(layer)
+    output = array(layer(*inputs, training=True))
+    kept = output / 2
+    assert np.allclose(kept, np.round(kept), atol=1e-5)
+    frequencies = np.bincount(np.round(kept).astype(int).ravel(), minlength=parts + 1)
+    expected = (
+        np.array({2: [1, 2, 1], 3: [1, 3, 3, 1], 4: [1, 4, 6, 4, 1]}[parts]) / 2**parts
+    )
+    np.testing.assert_allclose(frequencies / output.size, expected, atol=0.04)
+    # The mean over passes and elements is the inference value.
+    assert abs(output.mean() / array(layer(*inputs)).mean() - 1) < 0.02
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("name", ["attention", "bahdanau", "luong-dot", "block"])
+def test_a_seed_decides_the_masks(name, seed):
+    results = []
+    for chosen in (3, 3, seed):
+        layer, inputs = built(name, seed=chosen)
+        results.append([array(layer(*inputs, training=True)) for _ in range(2)])
+    assert_close(results[0], results[1], atol=0)
+    same = np.allclose(results[0][0], results[2][0], atol=1e-4)
+    assert same is (seed == 3)
+
+
+@pytest.mark.parametrize("name", ["attention", "block", "stack"])
+def test_the_global_seed_decides_masks_without_a_seed(name):
+    results = []
+    for chosen in (7, 7, 8):
+        keras.utils.set_random_seed(chosen)
+        layer, inputs = built(name)
+        results.append(array(layer(*inputs, training=True)))
+    assert_close(results[0], results[1], atol=0)
+    assert np.abs(results[0] - results[2]).max() > 1e-3
+
+
+def test_inference_leaves_the_random_state_alone():
+    layer, inputs = built("block")
+    other, _ = built("block")
+    copy_weights(layer, other)
+    keras.utils.set_random_seed(7)
+    expected = np.random.random()
+    keras.utils.set_random_seed(7)
+    layer(*inputs)
+    assert np.random.random() == expected
+
+
+def losses(rate, seed=7, learning_rate=0.1):
+    keras.utils.set_random_seed(seed)
+    model = keras.Sequential(
+        [
+            keras.Input((None,), dtype="int32"),
+            kt.PositionalEmbedding(9, 12, 8),
+            kt.TransformerEncoder(**block(dropout=rate)),
+            keras.layers.GlobalAveragePooling1D(),
+            keras.layers.Dense(1),
+        ]
+    )
+    model.compile(keras.optimizers.SGD(learning_rate), "mse")
+    ids = np.array([[5, 6, 7], [8, 9, 0]], "int32")
+    targets = np.array([[1.0], [2.0]], "float32")
+    history = [float(model.train_on_batch(ids, targets)) for _ in range(3)]
+    assert np.isfinite(history).all()
+    return history
+
+
+def test_training_repeats_exactly_with_the_same_global_seed():
+    assert_close([np.array(losses(0.5))], [np.array(losses(0.5))], atol=1e-6)
+
+
+def test_compiled_steps_draw_new_masks():
+    # Without learning, only dropout can change the loss.
+    model = keras.Sequential([kt.TransformerEncoder(**block(dropout=0.5))])
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    (x,) = EXAMPLES["encoder"].arrays()
+    values = []
+    for _ in range(4):
+        model.reset_metrics()
+        values.append(float(model.train_on_batch(x, np.ones_like(x))))
+    assert len({round(value, 6) for value in values}) == 4
+    still = [float(model.test_on_batch(x, np.ones_like(x))) for _ in range(2)]
+    assert still[0] == pytest.approx(still[1], abs=1e-6)
+
+
+def test_heads_rows_and_queries_do_not_share_a_mask():
+    layer = kt.MultiHeadAttention(2, 4, dropout=0.5)
+    x = np.ones((6, 5, 8), "float32")
+    layer(x, x)
+    randomize(layer)
+    output = array(layer(x, x, training=True))
+    rows = output.reshape(30, 8)
+    assert len(np.unique(rows.round(5), axis=0)) > 5

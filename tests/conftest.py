@@ -1,0 +1,46 @@
+"""What every test shares: a backend, a fixed seed, and the folder of test data."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+# Before Keras is imported, since it reads these once.
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# Several test processes share one accelerator: take memory as needed, not all of it.
+os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+import keras  # noqa: E402
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def pytest_collection_modifyitems(config, items):
+    """Skips notebooks unless asked for: they need one backend, not three."""
+    if "notebooks" in config.option.markexpr:
+        return
+    for item in items:
+        if item.get_closest_marker("notebooks"):
+            item.add_marker(pytest.mark.skip(reason="runs with -m notebooks"))
+
+
+@pytest.fixture(autouse=True)
+def same_start():
+    """Gives each test the same seed, and undoes its changes of dtype."""
+    policy, floatx = keras.config.dtype_policy(), keras.config.floatx()
+    keras.utils.set_random_seed(0)
+    yield
+    keras.config.set_floatx(floatx)
+    keras.config.set_dtype_policy(policy)
+
+
+@pytest.fixture(scope="session")
+def data_folder():
+    """The folder of data sets, which are too large for the repository."""
+    default = REPOSITORY.parent / "shared" / "data"
+    folder = Path(os.environ.get("KERAS_TRANSFORMER_DATA") or default)
+    if not folder.is_dir():
+        pytest.skip(f"no data at {folder}: set KERAS_TRANSFORMER_DATA")
+    return folder

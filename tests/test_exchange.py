@@ -1,0 +1,37 @@
+"""Files cross backends: each run saves its models and loads those of the others.
+
+The folder KERAS_TRANSFORMER_EXCHANGE is shared by the runs, one after another.
+"""
+
+import os
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from cases.helpers import arrays
+from support import ALL, functional
+
+pytestmark = pytest.mark.exchange
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    named = os.environ.get("KERAS_TRANSFORMER_EXCHANGE")
+    return Path(named) if named else tmp_path_factory.mktemp("exchange")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_saved_model_is_the_same_on_every_backend(name, folder):
+    example, backend = ALL[name], keras.backend.backend()
+    model, inputs = functional(example), example.arrays()
+    expected = arrays(model(inputs))
+    model.save(folder / f"{name}-{backend}.keras")
+    np.savez(folder / f"{name}-{backend}.npz", *expected)
+    for file in sorted(folder.glob(f"{name}-*.keras")):
+        if file.stem.removeprefix(f"{name}-") not in ("tensorflow", "jax", "torch"):
+            continue  # another example, whose name begins like this one's
+        saved = np.load(file.with_suffix(".npz")).values()
+        loaded = arrays(keras.models.load_model(file)(inputs))
+        for one, other in zip(loaded, saved, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
