@@ -6,9 +6,10 @@ from pathlib import Path
 
 import keras
 import numpy as np
+from keras import ops
+
 from cases.examples import COMPLETE, EXAMPLES, Example, shape
 from cases.helpers import arrays, assert_close, randomize
-from keras import ops
 
 ALL = {**EXAMPLES, **{f"complete-{key}": value for key, value in COMPLETE.items()}}
 TOLERANCE = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
@@ -16,11 +17,7 @@ TOLERANCE = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 1e-1}
 
 def check_layer(name: str):
     """Check every example of the layer class `name`: config, shapes, files, dtypes."""
-    examples = {
-        key: example
-        for key, example in ALL.items()
-        if example.layer == name
-    }
+    examples = {key: example for key, example in ALL.items() if example.layer == name}
     assert examples, f"tests/cases/examples.py has no example of {name}"
     for key, example in examples.items():
         check_config(example)
@@ -69,9 +66,7 @@ def check_shapes(example: Example):
         keras.tree.flatten(symbolic), keras.tree.flatten(outputs), strict=True
     ):
         assert len(known.shape) == len(real.shape)
-        assert all(
-            a in (None, b) for a, b in zip(known.shape, real.shape, strict=True)
-        )
+        assert all(a in (None, b) for a, b in zip(known.shape, real.shape, strict=True))
 
 
 def check_compiled_and_saved(example: Example):

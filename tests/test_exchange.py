@@ -9,6 +9,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+
 from cases.helpers import arrays
 from support import ALL, functional
 

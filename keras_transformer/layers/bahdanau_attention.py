@@ -76,6 +76,6 @@ class BahdanauAttention(SingleHeadAttention):
             name="score_weight", shape=(self.units,), initializer="glorot_uniform"
         )
 
-    def score(self, query, key):
+    def scores(self, query, key):
         """Return the scores (B, T, S) of queries (B, T, Eq) and keys (B, S, Ek)."""
         return additive_scores(self.query(query), self.key(key), self.score_weight)

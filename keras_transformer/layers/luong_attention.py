@@ -73,31 +73,31 @@ class LuongAttention(SingleHeadAttention):
                 "`units` is the width of the network that only score='concat' has. "
                 f"Received: units={units}, score={score!r}."
             )
-        self._score = score
+        self.score = score
         self.units = units
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
         query_width, key_width = query_shape[-1], key_shape[-1]
-        if self._score == "dot" and query_width != key_width:
+        if self.score == "dot" and query_width != key_width:
             raise ValueError(
                 "score='dot' needs queries and keys of one width. Received queries of "
                 f"width {query_width} and keys of width {key_width}. Use "
                 "score='general', which puts a matrix between them."
             )
-        if self._score == "general":
+        if self.score == "general":
             self.kernel = self.add_weight(name="kernel", shape=(query_width, key_width))
-        if self._score == "concat":
+        if self.score == "concat":
             units = self.units or query_width
             self.kernel = self.add_weight(
                 name="kernel", shape=(query_width + key_width, units)
             )
             self.score_weight = self.add_weight(name="score_weight", shape=(units,))
 
-    def score(self, query, key):
+    def scores(self, query, key):
         """Return the scores (B, T, S) of queries (B, T, Eq) and keys (B, S, Ek)."""
-        if self._score == "general":
+        if self.score == "general":
             return general_scores(query, key, self.kernel)
-        if self._score == "concat":
+        if self.score == "concat":
             return concat_scores(query, key, self.kernel, self.score_weight)
         return dot_product_scores(query[:, :, None], key[:, :, None], scale=1.0)[:, 0]

@@ -62,8 +62,8 @@ class MultiHeadAttention(BaseLayer):
         use_causal_mask: Whether a query sees no later key.
         position_bias: Added to the scores: broadcastable to (B, N, T, S), or
             what `AlibiBias` returns.
-        positions: Positions (T,) or (B, T) of the queries for `rotary`; counted
-            from the cache's position if not given.
+        positions: Positions (T,) or (B, T) of the tokens for `rotary`; counted from
+            the cache's position if not given.
         cache: From `create_cache`, from an earlier call or from `precompute`.
 
     Returns:
@@ -202,21 +202,23 @@ class MultiHeadAttention(BaseLayer):
 
         start = cache["position"] if growing else 0
         query_slots = start + ops.arange(ops.shape(queries)[1], dtype="int32")
+        key_slots = start + ops.arange(ops.shape(keys)[1], dtype="int32")
         if self.rotary is not None:
-            turn = query_slots if positions is None else positions
-            queries = self.rotary(queries, positions=turn)
-            keys = self.rotary(keys, positions=turn)
+            given = positions is not None
+            queries = self.rotary(queries, positions if given else query_slots)
+            keys = self.rotary(keys, positions if given else key_slots)
         if growing:
             tokens = None if mask is None else mask[:, 0, 0]  # (B, T)
             cache = write_cache(cache, keys, values, tokens)
             keys, values = _as_heads(cache)
+            key_slots = ops.arange(ops.shape(keys)[1], dtype="int32")
             mask = masks.expand_mask(cache["mask"])
 
         mask = masks.combine_masks(mask, masks.pair_mask(attention_mask, queries, keys))
         if self.sliding_window is not None or (use_causal_mask and growing):
             near = masks.position_mask(
                 query_slots,
-                ops.arange(ops.shape(keys)[1], dtype="int32"),
+                key_slots,
                 causal=use_causal_mask,
                 window=self.sliding_window,
             )

@@ -8,9 +8,9 @@ from keras_transformer.ops.attention import attend
 
 
 class SingleHeadAttention(BaseLayer):
-    """Base of attentions with one head: subclasses give `score(query, key)`.
+    """Base of attentions with one head: subclasses say how to score.
 
-    `weights = softmax(score(query, key))`, `context = weights @ value`
+    `weights = softmax(scores(query, key))`, `context = weights @ value`
 
     Args:
         dropout: Dropout rate of the weights.
@@ -26,10 +26,6 @@ class SingleHeadAttention(BaseLayer):
         self.attention_dropout = keras.layers.Dropout(
             dropout, seed=seed, name="attention_dropout", dtype=self.dtype_policy
         )
-
-    def score(self, query, key):
-        """Return scores (B, T, S); `None` in place of a method: dot products."""
-        raise ValueError(f"{type(self).__name__} does not say how to score.")
 
     def call(
         self,
@@ -51,7 +47,7 @@ class SingleHeadAttention(BaseLayer):
             query,
             value if key is None else key,
             value,
-            score=self.score,
+            score=self.scores,
             mask=None if mask is None else mask[:, 0],  # one head: (B, T, S)
             dropout=self.attention_dropout if training and self.dropout else None,
             return_weights=return_attention_scores,

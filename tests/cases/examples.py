@@ -278,7 +278,7 @@ EXAMPLES = {
             num_layers=2,
             causal=True,
             position_bias=kt.RelativePositionBias(
-                2, num_buckets=8, max_distance=12, bidirectional=False
+                2, num_buckets=8, max_distance=12, bidirectional=False, name="bias"
             ),
         ),
         scores=["B 2 T T"] * 2,

@@ -160,7 +160,8 @@ def test_noise_under_padding_changes_nothing(layer, argument, pattern):
     clean = layer(x, **{argument: mask})
     other = layer(noisy.astype("float32"), **{argument: mask})
     assert_close(array(clean)[mask], array(other)[mask])
-    assert np.abs(array(layer(x)) - array(clean))[mask].max() > 1e-3
+    if pattern != "11100":  # a causal layer never looks at the end anyway
+        assert np.abs(array(layer(x)) - array(clean))[mask].max() > 1e-3
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)
@@ -279,7 +280,7 @@ def test_padding_changes_no_gradient(name):
             [
                 keras.Input((None,), dtype="int32"),
                 kt.PositionalEmbedding(9, 12, 8),
-                SELF_ATTENDING[name](),
+                EXAMPLES[name].make(),
                 keras.layers.GlobalAveragePooling1D(),
                 keras.layers.Dense(1),
             ]

@@ -75,7 +75,6 @@ CARRYING = {
     "spatial-dropout": lambda: _sequence(keras.layers.SpatialDropout1D(0.1)),
     "noise": lambda: _sequence(keras.layers.GaussianNoise(0.1)),
     "norm": lambda: _sequence(norm()),
-    "rms-norm": lambda: _sequence(keras.layers.RMSNormalization()),
     "activation": lambda: _sequence(keras.layers.Activation("gelu")),
     "rescaling": lambda: _sequence(keras.layers.Rescaling(2.0)),
     "dense": lambda: _sequence(keras.layers.Dense(8)),
@@ -104,7 +103,8 @@ LOSING = {
     "times": lambda: lambda x, ids: x * 2.0,
     "lambda": lambda: _sequence(keras.layers.Lambda(lambda x: x * 2.0)),
     "add-unmasked": lambda: _add_unmasked(keras.layers.Embedding(12, 8)),
-    "reshape": lambda: lambda x, ids: ops.reshape(x, ops.shape(x)),
+    # Of Keras's norms, this one alone knows no masks.
+    "rms-norm": lambda: _sequence(keras.layers.RMSNormalization()),
     "einsum": lambda: _sequence(keras.layers.EinsumDense("bte,ef->btf", (None, 8))),
 }
 

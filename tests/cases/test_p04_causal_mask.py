@@ -8,6 +8,7 @@ import itertools
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 import keras_transformer as kt
 from keras_transformer.ops import attention
@@ -327,6 +328,7 @@ def test_attend_is_causal_whatever_else_is_asked(rank, weights, masked, biased):
     query, key = (rng.normal(size=shape).astype("float32") for _ in range(2))
     changed = key.copy()
     changed[:, 3:] += 10
+    query, key, changed = map(ops.convert_to_tensor, (query, key, changed))
     scores = (2, 2, time, time) if rank == 4 else (2, time, time)
     more = {"mask": np.ones(scores, bool)} if masked else {}
     if biased:

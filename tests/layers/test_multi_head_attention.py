@@ -1,5 +1,120 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_transformer as kt
+from cases.helpers import assert_close, randomize
 from support import check_layer
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(2, 4, 8)).astype("float32")
+SOURCE = RNG.normal(size=(2, 5, 8)).astype("float32")
+PADDING = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], "bool")
+BIAS = RNG.normal(size=(1, 2, 4, 5)).astype("float32")
 
 
 def test_it_keeps_the_laws_of_every_layer():
     check_layer("MultiHeadAttention")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        dict(value_mask=PADDING),
+        dict(use_causal_mask=True),
+        dict(position_bias=BIAS),
+        dict(value_mask=PADDING, use_causal_mask=True, position_bias=BIAS),
+    ],
+    ids=["padding", "causal", "bias", "all"],
+)
+def test_the_kernel_is_taken_at_inference_though_dropout_is_configured(
+    settings, monkeypatch
+):
+    layer = kt.MultiHeadAttention(2, 4, dropout=0.5)
+    layer.build(X.shape, SOURCE.shape)
+    randomize(layer)
+    calls, kernel = [], ops.dot_product_attention
+    monkeypatch.setattr(
+        ops,
+        "dot_product_attention",
+        lambda *args, **kwargs: calls.append(1) or kernel(*args, **kwargs),
+    )
+    fused = layer(X, SOURCE, **settings)
+    assert len(calls) == 1
+    explicit, _ = layer(X, SOURCE, return_attention_scores=True, **settings)
+    layer(X, SOURCE, training=True, **settings)
+    assert len(calls) == 1
+    assert_close(fused, explicit)
+
+
+def test_a_position_bias_as_slopes_equals_it_as_numbers():
+    layer = randomize_attention()
+    slopes = kt.AlibiBias(2)(ops.arange(4), ops.arange(5))
+    numbers = -np.array([0.0625, 0.00390625])[:, None, None] * np.abs(
+        np.subtract.outer(np.arange(4), np.arange(5))
+    )
+    expected = layer(X, SOURCE, position_bias=numbers[None].astype("float32"))
+    assert_close(layer(X, SOURCE, position_bias=slopes), expected)
+
+
+def test_far_distances_stay_apart_in_bfloat16():
+    slopes = kt.AlibiBias(8, dtype="mixed_bfloat16")(ops.arange(1), ops.arange(2000))
+    assert keras.backend.standardize_dtype(slopes["distances"].dtype) == "int32"
+    assert len(np.unique(ops.convert_to_numpy(slopes["distances"]))) == 2000
+
+
+def test_a_precomputed_source_equals_the_source():
+    layer = randomize_attention()
+    expected = layer(X, SOURCE, value_mask=PADDING)
+    outputs, cache = layer(
+        X,
+        None,
+        value_mask=PADDING,
+        cache=layer.precompute(ops.convert_to_tensor(SOURCE)),
+    )
+    assert_close(outputs, expected)
+    assert set(cache) == {"key", "value"}
+
+
+def randomize_attention():
+    layer = kt.MultiHeadAttention(2, 4)
+    layer.build(X.shape, SOURCE.shape)
+    return randomize(layer)
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (dict(num_heads=0), "`num_heads` must be a positive integer.*num_heads=0"),
+        (dict(key_dim=2.0), "`key_dim` must be a positive integer.*key_dim=2.0"),
+        (dict(dropout=1.0), "`dropout` must be a rate.*dropout=1.0"),
+        (dict(dropout=-0.1), "`dropout` must be a rate.*dropout=-0.1"),
+        (dict(num_key_value_heads=3), "multiple.*num_heads=4, num_key_value_heads=3"),
+        (dict(key_dim=3, rotary=kt.RotaryEmbedding()), "even `key_dim`.*key_dim=3"),
+        (dict(sliding_window=0), "`sliding_window` must be a positive integer or None"),
+    ],
+)
+def test_wrong_settings_are_refused_in_the_constructor(settings, message):
+    with pytest.raises(ValueError, match=message):
+        kt.MultiHeadAttention(**{"num_heads": 4, "key_dim": 2, **settings})
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (dict(attention_mask=np.ones((4, 5))), r"`attention_mask` must have the shape"),
+        (dict(attention_mask=np.ones((2, 4, 4))), "must end in .*= .4, 5."),
+        (dict(value_mask=np.ones((2, 1, 5))), r"`value_mask` must have the shape"),
+        (dict(value_mask=np.where(PADDING, 0.0, -1e9)), "`value_mask` must be boolean"),
+    ],
+)
+def test_wrong_masks_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        kt.MultiHeadAttention(2, 4)(X, SOURCE, **settings)
+
+
+def test_a_cache_of_another_layer_is_refused():
+    cache = kt.MultiHeadAttention(2, 4).create_cache(2, 6)
+    with pytest.raises(ValueError, match="`num_key_value_heads` and head sizes"):
+        kt.MultiHeadAttention(4, 4)(X, X, cache=cache)

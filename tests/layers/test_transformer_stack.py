@@ -1,5 +1,106 @@
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from cases.helpers import array, assert_close, randomize
 from support import check_layer
+
+X = np.random.default_rng(0).normal(size=(2, 4, 8)).astype("float32")
+
+
+def make_model(**settings):
+    inputs = keras.Input((None, 8))
+    stack = kt.TransformerStack(2, 8, 2, 16, name="stack", **settings)
+    return randomize(keras.Model(inputs, stack(inputs)))
 
 
 def test_it_keeps_the_laws_of_every_layer():
     check_layer("TransformerStack")
+
+
+def test_variable_paths_are_a_contract():
+    model = make_model(
+        cross_attention=False, gated=True, normalize_first=True, use_bias=False
+    )
+    attention = [f"self_attention/{name}" for name in _PROJECTIONS]
+    feed_forward = [f"feed_forward/{name}" for name in _FEED_FORWARD]
+    block = [f"{name}/kernel" for name in attention + feed_forward]
+    block += [
+        f"{n}_norm/{w}" for n in ("self_attention", "feed_forward") for w in _NORM
+    ]
+    expected = {f"stack/block_{i}/{name}" for i in range(2) for name in block}
+    expected |= {f"stack/final_norm/{name}" for name in _NORM}
+    assert {weight.path for weight in model.weights} == expected
+
+
+_PROJECTIONS = ("query", "key", "value", "attention_output")
+_FEED_FORWARD = ("intermediate", "gate", "feed_forward_output")
+_NORM = ("gamma", "beta")
+
+
+def test_attribute_names_in_saved_files_are_a_contract(tmp_path):
+    block = kt.TransformerBlock(8, 2, 16, cross_attention=True, gated=True)
+    held = {
+        name: type(getattr(block, name)).__name__
+        for name in dir(block)
+        if isinstance(getattr(block, name, None), keras.layers.Layer)
+    }
+    assert held == {
+        "self_attention": "MultiHeadAttention",
+        "self_attention_norm": "LayerNormalization",
+        "cross_attention_layer": "MultiHeadAttention",
+        "cross_attention_norm": "LayerNormalization",
+        "feed_forward": "FeedForward",
+        "feed_forward_norm": "LayerNormalization",
+        "output_dropout": "Dropout",
+    }
+
+
+@pytest.mark.parametrize("normalize_first", [False, True])
+@pytest.mark.parametrize("final_norm", [None, False, True])
+def test_the_final_norm_follows_pre_norm_unless_told_otherwise(
+    normalize_first, final_norm
+):
+    stack = kt.TransformerStack(
+        2, 8, 2, 16, normalize_first=normalize_first, final_norm=final_norm
+    )
+    wanted = normalize_first if final_norm is None else final_norm
+    assert (stack.final_norm_layer is not None) == wanted
+
+
+def test_a_stack_is_its_blocks_one_after_the_other():
+    model = make_model(causal=True)
+    x = keras.ops.convert_to_tensor(X)
+    for block in model.get_layer("stack").blocks:
+        x = block(x)
+    assert_close(x, model(X))
+
+
+def test_a_quantized_model_is_saved_and_loaded(tmp_path):
+    model = make_model()
+    exact = array(model(X))
+    model.quantize("int8")
+    quantized = array(model(X))
+    assert 0 < np.abs(quantized - exact).max() < 0.3
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert_close(loaded(X), quantized)
+    stack = loaded.get_layer("stack")
+    assert stack.blocks[1].self_attention.query.quantization_mode == "int8"
+
+
+def test_lora_trains_few_weights_and_is_merged_on_saving(tmp_path):
+    model = make_model()
+    queries = [block.self_attention.query for block in model.get_layer("stack").blocks]
+    for query in queries:
+        query.enable_lora(2)
+    before = [array(query.lora_kernel_b) for query in queries]
+    model.compile("adam", "mse")
+    model.fit(X, np.zeros_like(X), verbose=0)
+    for query, old in zip(queries, before, strict=True):
+        assert np.abs(array(query.lora_kernel_b) - old).max() > 0
+        assert len(query.trainable_weights) == 3  # two factors and the bias
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras", compile=False)
+    assert_close(loaded(X), model(X))

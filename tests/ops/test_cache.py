@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_transformer as kt
+from cases.helpers import array, assert_close, randomize
+from keras_transformer.ops.backend import compiled
+from keras_transformer.ops.cache import create_cache, write_cache
+
+POSITIONS = {
+    "none": {},
+    "rotary": dict(rotary=kt.RotaryEmbedding()),
+    "interleaved": dict(rotary=kt.RotaryEmbedding(layout="interleaved")),
+    "alibi": dict(position_bias=kt.AlibiBias(4, name="bias")),
+    "relative": dict(
+        position_bias=kt.RelativePositionBias(4, bidirectional=False, name="bias")
+    ),
+    "window": dict(sliding_window=3),
+    "grouped": dict(num_key_value_heads=2),
+    "single": dict(num_key_value_heads=1, normalize_first=True),
+}
+
+
+def make_stack(position, cross_attention):
+    settings = POSITIONS[position]
+    stack = kt.TransformerStack(
+        2, 8, 4, 12, causal=True, cross_attention=cross_attention, **settings
+    )
+    stack.build((None, None, 8))
+    return randomize(stack)
+
+
+@pytest.mark.parametrize(
+    "position, cross_attention",
+    [(position, False) for position in POSITIONS] + [("relative", True)],
+)
+def test_cached_steps_equal_the_full_pass(position, cross_attention):
+    stack = make_stack(position, cross_attention)
+    inputs = ops.convert_to_tensor(np.random.normal(size=(2, 7, 8)).astype("float32"))
+    encoder, padding = (), {}
+    if cross_attention:
+        source = np.random.normal(size=(2, 5, 8)).astype("float32")
+        mask = ops.convert_to_tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]], "bool")
+        encoder, padding = (
+            (ops.convert_to_tensor(source),),
+            {"encoder_padding_mask": mask},
+        )
+    full = stack(inputs, *encoder, **padding)
+    cache = stack.create_cache(2, 10, *encoder, **padding)
+    step = compiled(lambda x, cache: stack(x, cache=cache), stack)
+    outputs, start = [], 0
+    for length in (4, 1, 1, 1):
+        output, cache = step(inputs[:, start : start + length], cache)
+        outputs.append(array(output))
+        start += length
+    assert_close(np.concatenate(outputs, 1), full)
+    assert array(cache["position"]) == 7 and array(cache["mask"]).sum() == 14
+
+
+def test_left_padding_changes_no_step():
+    stack = make_stack("rotary", False)
+    inputs = np.random.normal(size=(1, 5, 8)).astype("float32")
+    padded = ops.convert_to_tensor(np.concatenate([np.full((1, 2, 8), 9.0), inputs], 1))
+    padded = ops.cast(padded, "float32")
+    mask = ops.convert_to_tensor([[0, 0, 1, 1, 1, 1, 1]], "bool")
+    positions = ops.convert_to_tensor([[0, 0, 0, 1, 2, 3, 4]])
+    cache = stack.create_cache(1, 8)
+    first, cache = stack(
+        padded[:, :5], padding_mask=mask[:, :5], positions=positions[:, :5], cache=cache
+    )
+    second, cache = stack(padded[:, 5:], positions=positions[:, 5:], cache=cache)
+    together = np.concatenate([array(first)[:, 2:], array(second)], 1)
+    assert_close(together, stack(ops.convert_to_tensor(inputs)))
+
+
+def test_the_old_cache_is_still_good():
+    stack = make_stack("none", False)
+    tokens = ops.convert_to_tensor(np.random.normal(size=(1, 3, 8)).astype("float32"))
+    _, start = stack(tokens[:, :1], cache=stack.create_cache(1, 4))
+    first, branch = stack(tokens[:, 1:2], cache=start)
+    stack(tokens[:, 2:3], cache=start)  # another branch from the same state
+    again, _ = stack(tokens[:, 1:2], cache=start)
+    after, _ = stack(tokens[:, 2:3], cache=branch)
+    assert_close(again, first)
+    assert_close(after, stack(tokens)[:, 2:3])
+
+
+def test_a_full_cache_and_one_of_another_layer_are_refused():
+    cache = create_cache(2, 3, 2, 4, dtype="float32")
+    heads = ops.ones((2, 2, 2, 4))
+    cache = write_cache(cache, heads, heads)
+    with pytest.raises(ValueError, match="3 slots, 2 of them used.*`max_length`"):
+        write_cache(cache, heads, heads)
+    with pytest.raises(ValueError, match="num_key_value_heads"):
+        write_cache(cache, ops.ones((2, 1, 1, 4)), ops.ones((2, 1, 1, 4)))
+
+
+def test_compiled_sees_new_weights_and_keeps_the_layer_clean():
+    stack = make_stack("none", False)
+    run = compiled(lambda x: stack(x), stack)
+    inputs = ops.ones((1, 2, 8))
+    before = array(run(inputs))
+    stack.weights[-1].assign(stack.weights[-1] * 2.0)
+    assert_close(run(inputs), stack(inputs))
+    assert np.abs(array(run(inputs)) - before).max() > 1e-4
+    with pytest.raises(ValueError, match="must be built"):
+        compiled(lambda x: x, kt.TransformerEncoder(8, 2, 4))
