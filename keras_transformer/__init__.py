@@ -31,6 +31,11 @@ from keras_transformer.layers import (
     AlibiBias,  # text 2, 4.2
     RelativePositionBias,  # text 2, 6
     TransformerEncoder,  # 11, 12
+    SequencePooling,  # 12
+)
+from keras_transformer.models import (
+    build_sentence_embedding_classifier,  # 2
+    build_text_classifier,  # 12
 )
 from keras_transformer.visualization import record_attention
 # isort: on
@@ -47,11 +52,14 @@ __all__ = [
     "RelativePositionBias",
     "RotaryEmbedding",
     "SelfAttentiveEmbedding",
+    "SequencePooling",
     "SinusoidalEncoding",
     "TransformerBlock",
     "TransformerDecoder",
     "TransformerEncoder",
     "TransformerStack",
+    "build_sentence_embedding_classifier",
+    "build_text_classifier",
     "record_attention",
 ]
 

@@ -9,6 +9,7 @@ from keras_transformer.layers.positional_embedding import PositionalEmbedding
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 from keras_transformer.layers.rotary_embedding import RotaryEmbedding
 from keras_transformer.layers.self_attentive_embedding import SelfAttentiveEmbedding
+from keras_transformer.layers.sequence_pooling import SequencePooling
 from keras_transformer.layers.sinusoidal_encoding import SinusoidalEncoding
 from keras_transformer.layers.transformer_block import TransformerBlock
 from keras_transformer.layers.transformer_decoder import TransformerDecoder
@@ -25,6 +26,7 @@ __all__ = [
     "RelativePositionBias",
     "RotaryEmbedding",
     "SelfAttentiveEmbedding",
+    "SequencePooling",
     "SinusoidalEncoding",
     "TransformerBlock",
     "TransformerDecoder",

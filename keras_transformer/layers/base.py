@@ -6,6 +6,8 @@ import re
 import keras
 import numpy as np
 
+from keras_transformer.ops.backend import static_size
+
 PACKAGE = "keras_transformer"
 
 
@@ -50,6 +52,18 @@ def check_choice(name: str, value, choices):
         raise ValueError(
             f"`{name}` must be one of {', '.join(map(repr, choices))}. Received: "
             f"{name}={value!r}."
+        )
+
+
+def check_key_length(value, key):
+    """Refuse keys that are more or fewer than the values they stand for."""
+    if key is None or value is None:
+        return
+    lengths = static_size(value, 1), static_size(key, 1)
+    if None not in lengths and lengths[0] != lengths[1]:
+        raise ValueError(
+            "`key` and `value` must have the same length. Received: value of shape "
+            f"{tuple(value.shape)}, key of shape {tuple(key.shape)}."
         )
 
 

@@ -3,7 +3,12 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer, check_rate, check_size
+from keras_transformer.layers.base import (
+    BaseLayer,
+    check_key_length,
+    check_rate,
+    check_size,
+)
 from keras_transformer.ops import masks, positions
 from keras_transformer.ops.attention import attend
 from keras_transformer.ops.cache import create_cache, write_cache
@@ -82,6 +87,8 @@ class MultiHeadAttention(BaseLayer):
     Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762 (chapter: 8);
     grouped heads: Ainslie et al. 2023, https://arxiv.org/abs/2305.13245
     """
+
+    mask_aliases = {"query_mask": "mask"}
 
     def __init__(
         self,
@@ -190,8 +197,10 @@ class MultiHeadAttention(BaseLayer):
         position_bias=None,
         positions=None,
         cache=None,
+        mask=None,  # `query_mask`, under the name from which Keras hands it on
     ):
         growing = cache is not None and "position" in cache
+        check_key_length(value, key)
         mask = masks.key_padding(value_mask, key_mask)
         queries = self.query(query)  # (B, T, N, H)
         if cache is not None and not growing:

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_transformer.layers.base import BaseLayer, check_rate
+from keras_transformer.layers.base import BaseLayer, check_key_length, check_rate
 from keras_transformer.ops import masks
 from keras_transformer.ops.attention import attend
 
@@ -17,6 +17,8 @@ class SingleHeadAttention(BaseLayer):
         seed: Seed of the dropout.
         **kwargs: `name`, `dtype`, `trainable`.
     """
+
+    mask_aliases = {"query_mask": "mask"}
 
     def __init__(self, *, dropout: float = 0.0, seed: int | None = None, **kwargs):
         super().__init__(**kwargs)
@@ -38,7 +40,9 @@ class SingleHeadAttention(BaseLayer):
         attention_mask=None,
         return_attention_scores=False,
         training=None,
+        mask=None,  # `query_mask`, under the name from which Keras hands it on
     ):
+        check_key_length(value, key)
         mask = masks.combine_masks(
             masks.key_padding(value_mask, key_mask),
             masks.pair_mask(attention_mask, query, value, ranks=(3,)),

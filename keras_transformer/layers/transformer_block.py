@@ -337,6 +337,8 @@ class TransformerBlock(BaseLayer):
             "layer": keras.layers.LayerNormalization,
             "rms": keras.layers.RMSNormalization,
         }
-        return norms[self.norm](
+        norm = norms[self.norm](
             epsilon=self.layer_norm_epsilon, name=name, dtype=self.dtype_policy
         )
+        norm.supports_masking = True  # Keras forgot it for the second
+        return norm

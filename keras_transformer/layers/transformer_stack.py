@@ -176,7 +176,7 @@ class TransformerStack(BaseLayer):
     ):
         mask = inputs_mask if mask is None else mask
         if cache is not None and encoder_outputs_mask is None:
-            encoder_outputs_mask = cache["encoder_mask"]
+            encoder_outputs_mask = cache.get("encoder_mask")
         position_bias = self._position_bias(inputs, cache)
         x, scores, block_caches = inputs, [], []
         for index, block in enumerate(self.blocks):
@@ -203,7 +203,7 @@ class TransformerStack(BaseLayer):
         if return_attention_scores:
             extras += (scores,)
         if cache is not None:
-            extras += (_stack_cache(block_caches, cache["encoder_mask"]),)
+            extras += (_stack_cache(block_caches, cache.get("encoder_mask")),)
         return (x, *extras) if extras else x
 
     def create_cache(
@@ -252,7 +252,9 @@ def _stack_cache(block_caches, encoder_mask):
         }
         for cache in block_caches
     ]
-    return {**common, "encoder_mask": encoder_mask, "blocks": blocks}
+    # No None inside: the backends' loops take tensors only.
+    encoder = {} if encoder_mask is None else {"encoder_mask": encoder_mask}
+    return {**common, **encoder, "blocks": blocks}
 
 
 def _block_cache(cache, index):

@@ -185,6 +185,27 @@ EXAMPLES = {
         scores="B 3 S",
         masks={name: ("B S", 0) for name in ("mask", "inputs_mask", "padding_mask")},
     ),
+    "pooling": Example(
+        "SequencePooling",
+        dict,
+        ("float B S 8",),
+        "B 8",
+        masks={"mask": ("B S", 0), "padding_mask": ("B S", 0)},
+    ),
+    "pooling-max": Example(
+        "SequencePooling",
+        lambda: dict(mode="max"),
+        ("float B S 8",),
+        "B 8",
+        masks={"mask": ("B S", 0), "padding_mask": ("B S", 0)},
+    ),
+    "pooling-first": Example(
+        "SequencePooling",
+        lambda: dict(mode="first"),
+        ("float B S 8",),
+        "B 8",
+        masks={"mask": ("B S", 0), "padding_mask": ("B S", 0)},
+    ),
     "feed-forward": Example(
         "FeedForward",
         lambda: dict(embed_dim=8, dense_dim=12),
@@ -269,27 +290,45 @@ EXAMPLES = {
     ),
     "stack-alibi": _block_example(
         "TransformerStack",
-        lambda: block(num_layers=2, position_bias=kt.AlibiBias(2)),
-        scores=["B 2 T T"] * 2,
+        lambda: block(num_layers=1, position_bias=kt.AlibiBias(2)),
+        scores=["B 2 T T"],
     ),
     "stack-relative": _block_example(
         "TransformerStack",
         lambda: block(
-            num_layers=2,
+            num_layers=1,
             causal=True,
             position_bias=kt.RelativePositionBias(
                 2, num_buckets=8, max_distance=12, bidirectional=False, name="bias"
             ),
         ),
-        scores=["B 2 T T"] * 2,
+        scores=["B 2 T T"],
     ),
     "stack-cross": _block_example(
         "TransformerStack",
-        lambda: block(num_layers=2, causal=True, cross_attention=True),
+        lambda: block(num_layers=1, causal=True, cross_attention=True),
         cross=True,
-        scores=[PAIR] * 2,
+        scores=[PAIR],
     ),
 }
+
+# One example of each class, the richest, for what costs seconds.
+CORE = (
+    "attention-grouped",
+    "bahdanau",
+    "luong-general",
+    "self-attentive",
+    "feed-forward",
+    "positional",
+    "sinusoidal",
+    "rotary",
+    "alibi",
+    "relative",
+    "block-llama",
+    "encoder",
+    "decoder",
+    "stack-alibi",
+)
 
 COMMON = dict(
     embed_dim=10,
@@ -367,6 +406,9 @@ COMPLETE = {
         ("float B S 8",),
         "B 3 8",
         scores="B 3 S",
+    ),
+    "pooling": Example(
+        "SequencePooling", lambda: dict(mode="max"), ("float B S 8",), "B 8"
     ),
     "feed-forward": Example(
         "FeedForward",
