@@ -199,8 +199,9 @@ class MultiHeadAttention(BaseLayer):
         cache=None,
         mask=None,  # `query_mask`, under the name from which Keras hands it on
     ):
-        growing = cache is not None and "position" in cache
         check_key_length(value, key)
+        growing = cache is not None and "position" in cache
+        start = cache["position"] if growing else 0
         mask = masks.key_padding(value_mask, key_mask)
         queries = self.query(query)  # (B, T, N, H)
         if cache is not None and not growing:
@@ -209,25 +210,23 @@ class MultiHeadAttention(BaseLayer):
             keys = self.key(value if key is None else key)  # (B, S, K, H)
             values = self.value(value)  # (B, S, K, H')
 
-        start = cache["position"] if growing else 0
-        query_slots = start + ops.arange(ops.shape(queries)[1], dtype="int32")
-        key_slots = start + ops.arange(ops.shape(keys)[1], dtype="int32")
         if self.rotary is not None:
             given = positions is not None
-            queries = self.rotary(queries, positions if given else query_slots)
-            keys = self.rotary(keys, positions if given else key_slots)
+            queries = self.rotary(
+                queries, positions if given else _slots(queries, start)
+            )
+            keys = self.rotary(keys, positions if given else _slots(keys, start))
         if growing:
             tokens = None if mask is None else mask[:, 0, 0]  # (B, T)
             cache = write_cache(cache, keys, values, tokens)
             keys, values = _as_heads(cache)
-            key_slots = ops.arange(ops.shape(keys)[1], dtype="int32")
             mask = masks.expand_mask(cache["mask"])
 
         mask = masks.combine_masks(mask, masks.pair_mask(attention_mask, queries, keys))
         if self.sliding_window is not None or (use_causal_mask and growing):
             near = masks.position_mask(
-                query_slots,
-                key_slots,
+                _slots(queries, start),
+                _slots(keys),
                 causal=use_causal_mask,
                 window=self.sliding_window,
             )
@@ -319,6 +318,11 @@ def _as_tuple(output_shape):
 def _as_heads(cache):
     """Return a cache's keys and values as (B, S, K, H)."""
     return (ops.transpose(cache[name], (0, 2, 1, 3)) for name in ("key", "value"))
+
+
+def _slots(heads, start=0):
+    """Number the tokens of queries or keys (B, T, N, H) from `start` on."""
+    return start + ops.arange(ops.shape(heads)[1], dtype="int32")
 
 
 def _as_bias(position_bias):

@@ -170,9 +170,12 @@ def attend(
     else:
         if scores is None:
             scores = dot_product_scores(query, key, scale)
-        outputs, weights = _explicit(scores, value, mask, causal, bias, dropout)
-        if headless:
-            weights = ops.squeeze(weights, 1)
+        if causal:
+            mask = masks.combine_masks(mask, masks.causal_mask(*ops.shape(scores)[2:]))
+        outputs, weights = _explicit(scores, value, mask, bias, dropout)
+        if return_weights or record is not None:
+            weights = _clear_blind(weights, mask)
+            weights = ops.squeeze(weights, 1) if headless else weights
         if record is not None:
             record(path, weights)
     if headless:
@@ -180,11 +183,9 @@ def attend(
     return outputs, weights if return_weights else None
 
 
-def _explicit(scores, value, mask, causal, bias, dropout):
+def _explicit(scores, value, mask, bias, dropout):
     dtype = keras.backend.result_type(scores.dtype, "float32")
     scores = ops.cast(scores, dtype)
-    if causal:
-        mask = masks.combine_masks(mask, masks.causal_mask(*ops.shape(scores)[2:]))
     if bias is not None:
         scores = scores + ops.cast(bias, dtype)
     if mask is not None:
@@ -192,20 +193,17 @@ def _explicit(scores, value, mask, causal, bias, dropout):
     # Keras warns of a softmax over one element, which one key rightly is.
     alone = static_size(scores, -1) == 1
     weights = ops.ones_like(scores) if alone else ops.softmax(scores, axis=-1)
-    if mask is not None:
-        sees = ops.any(mask, axis=-1, keepdims=True)  # (B, N, T, 1)
-        weights = ops.where(sees, weights, ops.zeros_like(weights))
     weights = ops.cast(weights, value.dtype)
     dropped = weights if dropout is None else dropout(weights)
     heads, value_heads = weights.shape[1], value.shape[2]
     if heads == value_heads:
-        return ops.einsum("bnts,bsnh->btnh", dropped, value), weights
-    batch, _, time, length = ops.shape(dropped)
-    dropped = ops.reshape(
-        dropped, (batch, value_heads, heads // value_heads, time, length)
-    )
-    outputs = ops.einsum("bkgts,bskh->btkgh", dropped, value)
-    return ops.reshape(outputs, (batch, time, heads, value.shape[-1])), weights
+        outputs = ops.einsum("bnts,bsnh->btnh", dropped, value)
+    else:
+        batch, _, time, length = ops.shape(dropped)
+        groups = (batch, value_heads, heads // value_heads, time, length)
+        outputs = ops.einsum("bkgts,bskh->btkgh", ops.reshape(dropped, groups), value)
+        outputs = ops.reshape(outputs, (batch, time, heads, value.shape[-1]))
+    return _clear_blind(outputs, mask, axes=(0, 2, 1, 3)), weights
 
 
 def _fused(query, key, value, scale, mask, causal, bias, flash_attention):
@@ -233,11 +231,15 @@ def _fused(query, key, value, scale, mask, causal, bias, flash_attention):
         is_causal=causal,
         flash_attention=flash_attention,
     )
-    if mask is not None:
-        sees = ops.expand_dims(ops.any(mask, axis=-1), -1)  # (B, N, T, 1)
-        sees = ops.transpose(sees, (0, 2, 1, 3))  # (B, T, N, 1)
-        outputs = ops.where(sees, outputs, ops.zeros_like(outputs))
-    return outputs
+    return _clear_blind(outputs, mask, axes=(0, 2, 1, 3))
+
+
+def _clear_blind(x, mask, axes=(0, 1, 2, 3)):
+    """Put zeros where a query may attend to nothing, in (B, N, T, ...) or as `axes`."""
+    if mask is None:
+        return x
+    sees = ops.any(mask, axis=-1, keepdims=True)  # (B, N, T, 1)
+    return ops.where(ops.transpose(sees, axes), x, ops.zeros_like(x))
 
 
 def _kernel_takes(query, value):
