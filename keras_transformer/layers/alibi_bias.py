@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer, check_size
+from keras_transformer.layers.base import BaseLayer, as_integers, check_size
 from keras_transformer.ops.positions import (
     alibi_slopes,
     relative_positions,
@@ -48,7 +48,10 @@ class AlibiBias(BaseLayer):
         pass
 
     def call(self, query_positions, key_positions):
-        distances = relative_positions(query_positions, key_positions)
+        distances = relative_positions(
+            as_integers("query_positions", query_positions),
+            as_integers("key_positions", key_positions),
+        )
         slopes = ops.convert_to_tensor(alibi_slopes(self.num_heads), "float32")
         return {"slopes": slopes, "distances": ops.abs(distances)}
 

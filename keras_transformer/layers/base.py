@@ -5,6 +5,7 @@ import re
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_transformer.ops.backend import static_size
 
@@ -29,17 +30,24 @@ def check_size(name: str, value, optional: bool = False):
     """Refuse a size that is not a positive integer."""
     if value is None and optional:
         return
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(
             f"`{name}` must be a positive integer{' or None' if optional else ''}. "
             f"Received: {name}={value!r}."
         )
 
 
+def check_positive(name: str, value):
+    """Refuse a number that is not greater than 0."""
+    if not _is_number(value) or not value > 0:
+        raise ValueError(
+            f"`{name}` must be a positive number. Received: {name}={value!r}."
+        )
+
+
 def check_rate(name: str, value):
     """Refuse a dropout rate outside [0, 1)."""
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not number or not 0 <= value < 1:
+    if not _is_number(value) or not 0 <= value < 1:
         raise ValueError(
             f"`{name}` must be a rate of at least 0 and less than 1. Received: "
             f"{name}={value!r}."
@@ -53,6 +61,22 @@ def check_choice(name: str, value, choices):
             f"`{name}` must be one of {', '.join(map(repr, choices))}. Received: "
             f"{name}={value!r}."
         )
+
+
+def as_integers(name: str, values):
+    """Return ids or positions as int32, and refuse those that were rounded.
+
+    Keras casts float arguments of a call to half precision under a mixed policy,
+    where 2909 becomes 2912.
+    """
+    values = ops.convert_to_tensor(values)
+    if keras.backend.standardize_dtype(values.dtype) in ("float16", "bfloat16"):
+        raise ValueError(
+            f"`{name}` must be integers. Received half-precision floats, which round "
+            'numbers above 256. Use dtype="int32", as in '
+            'keras.Input(shape, dtype="int32").'
+        )
+    return ops.cast(values, "int32")
 
 
 def check_key_length(value, key):
@@ -144,6 +168,10 @@ class BaseLayer(keras.layers.Layer):
         super().build_from_config(config)
         for path, mode in modes.items():
             _sublayer_at(self, path).quantize(mode)
+
+
+def _is_number(value):
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
 
 
 def _is_ours(cls):

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_transformer.layers.base import (
     BaseLayer,
+    as_integers,
     check_key_length,
     check_rate,
     check_size,
@@ -210,6 +211,8 @@ class MultiHeadAttention(BaseLayer):
             keys = self.key(value if key is None else key)  # (B, S, K, H)
             values = self.value(value)  # (B, S, K, H')
 
+        if positions is not None:
+            positions = as_integers("positions", positions)
         if self.rotary is not None:
             given = positions is not None
             queries = self.rotary(

@@ -3,7 +3,12 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer, check_choice, check_size
+from keras_transformer.layers.base import (
+    BaseLayer,
+    as_integers,
+    check_choice,
+    check_size,
+)
 from keras_transformer.layers.sinusoidal_encoding import SinusoidalEncoding
 from keras_transformer.ops.backend import is_traced, static_size
 from keras_transformer.ops.masks import padding_mask
@@ -62,10 +67,11 @@ class PositionalEmbedding(BaseLayer):
         check_size("input_dim", input_dim)
         check_size("output_dim", output_dim)
         check_choice("encoding", encoding, ("learned", "sinusoidal"))
-        if pad_id is not None and not 0 <= pad_id < input_dim:
+        known = isinstance(pad_id, int) and not isinstance(pad_id, bool)
+        if pad_id is not None and not (known and 0 <= pad_id < input_dim):
             raise ValueError(
                 "`pad_id` must be an id below `input_dim`, or None. Received: "
-                f"pad_id={pad_id}, input_dim={input_dim}."
+                f"pad_id={pad_id!r}, input_dim={input_dim}."
             )
         self.sequence_length = sequence_length
         self.input_dim = input_dim
@@ -88,17 +94,19 @@ class PositionalEmbedding(BaseLayer):
             )
 
     def build(self, inputs_shape):
+        self._check_length(inputs_shape[1], 0)
         self.token_embedding.build(inputs_shape)
         self.position_embedding.build((*inputs_shape, self.output_dim))
 
     def call(self, inputs, start_index=0, positions=None):
-        vectors = self.token_embedding(_as_ids("inputs", inputs))
+        vectors = self.token_embedding(as_integers("inputs", inputs))
         if positions is None:
             positions = start_index + ops.arange(ops.shape(inputs)[1], dtype="int32")
             self._check_length(static_size(inputs, 1), start_index)
         else:
-            positions = _as_ids("positions", positions)
+            positions = as_integers("positions", positions)
             if not is_traced(positions):
+                self._check_length(1, ops.min(positions))
                 self._check_length(1, ops.max(positions))
         if self.encoding == "sinusoidal":
             return self.position_embedding(vectors, positions=positions)
@@ -117,6 +125,11 @@ class PositionalEmbedding(BaseLayer):
             if is_traced(start):
                 return
             start = int(ops.convert_to_numpy(start))
+        if start < 0:
+            raise ValueError(
+                f"Positions count from 0 up. Received position {start}, which would "
+                "read the table from its end."
+            )
         if start + length > self.sequence_length:
             raise ValueError(
                 f"A sequence that reaches position {start + length - 1} (length "
@@ -124,13 +137,3 @@ class PositionalEmbedding(BaseLayer):
                 f"{self.sequence_length}` positions. Shorten the texts, or build the "
                 "layer with a larger `sequence_length` or with encoding='sinusoidal'."
             )
-
-
-def _as_ids(name, ids):
-    dtype = keras.backend.standardize_dtype(ids.dtype)
-    if dtype in ("float16", "bfloat16"):
-        raise ValueError(
-            f"`{name}` must be integers. Received {dtype}, which rounds ids above "
-            '256. Use keras.Input(shape, dtype="int32").'
-        )
-    return ops.cast(ids, "int32")

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer, check_size
+from keras_transformer.layers.base import BaseLayer, as_integers, check_size
 from keras_transformer.ops.positions import (
     relative_buckets,
     relative_positions,
@@ -56,6 +56,11 @@ class RelativePositionBias(BaseLayer):
         check_size("num_heads", num_heads)
         check_size("num_buckets", num_buckets)
         check_size("max_distance", max_distance)
+        if bidirectional and num_buckets % 2:
+            raise ValueError(
+                "`num_buckets` must be even, one half for each direction. Received: "
+                f"num_buckets={num_buckets}."
+            )
         exact = num_buckets // (4 if bidirectional else 2)
         if exact < 1 or max_distance <= exact:
             raise ValueError(
@@ -80,7 +85,10 @@ class RelativePositionBias(BaseLayer):
 
     def call(self, query_positions, key_positions):
         buckets = relative_buckets(
-            relative_positions(query_positions, key_positions),
+            relative_positions(
+                as_integers("query_positions", query_positions),
+                as_integers("key_positions", key_positions),
+            ),
             bidirectional=self.bidirectional,
             num_buckets=self.num_buckets,
             max_distance=self.max_distance,

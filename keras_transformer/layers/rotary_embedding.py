@@ -2,7 +2,12 @@
 
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer, check_choice
+from keras_transformer.layers.base import (
+    BaseLayer,
+    as_integers,
+    check_choice,
+    check_positive,
+)
 from keras_transformer.ops.positions import rotary_angles, rotate
 
 
@@ -53,6 +58,7 @@ class RotaryEmbedding(BaseLayer):
     ):
         super().__init__(**kwargs)
         check_choice("layout", layout, ("half", "interleaved"))
+        check_positive("max_wavelength", max_wavelength)
         if scaling is not None:
             _check_scaling(scaling)
         self.max_wavelength = max_wavelength
@@ -70,7 +76,7 @@ class RotaryEmbedding(BaseLayer):
         if positions is None:
             positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
         angles = rotary_angles(
-            positions,
+            as_integers("positions", positions),
             inputs.shape[-1],
             max_wavelength=self.max_wavelength,
             scaling=self.scaling,
@@ -100,3 +106,5 @@ def _check_scaling(scaling):
             f"{ {kind: sorted(fields) for kind, fields in _SCALING_FIELDS.items()} }. "
             f"Received: scaling={scaling!r}."
         )
+    for name in _SCALING_FIELDS[kind]:
+        check_positive(f"scaling[{name!r}]", scaling[name])

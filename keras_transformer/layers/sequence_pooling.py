@@ -64,7 +64,7 @@ class SequencePooling(BaseLayer):
             count = ops.sum(ops.cast(tokens, dtype), axis=1)  # (B, 1)
             return ops.cast(total / ops.maximum(count, 1.0), inputs.dtype)
         if self.mode == "max":
-            lowest = ops.cast(-3e4, inputs.dtype)  # finite in float16 too
+            lowest = ops.min(inputs, axis=1, keepdims=True)
             pooled = ops.max(ops.where(tokens, inputs, lowest), axis=1)
         else:
             first = ops.argmax(ops.cast(tokens, "int32"), axis=1)  # (B, 1)

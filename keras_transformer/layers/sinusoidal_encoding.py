@@ -2,7 +2,12 @@
 
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer, check_choice
+from keras_transformer.layers.base import (
+    BaseLayer,
+    as_integers,
+    check_choice,
+    check_positive,
+)
 from keras_transformer.ops.positions import sinusoids
 
 
@@ -45,11 +50,7 @@ class SinusoidalEncoding(BaseLayer):
     ):
         super().__init__(**kwargs)
         check_choice("layout", layout, ("interleaved", "concatenated"))
-        if not max_wavelength > 0:
-            raise ValueError(
-                "`max_wavelength` must be positive. Received: "
-                f"max_wavelength={max_wavelength!r}."
-            )
+        check_positive("max_wavelength", max_wavelength)
         self.layout = layout
         self.max_wavelength = max_wavelength
 
@@ -60,7 +61,7 @@ class SinusoidalEncoding(BaseLayer):
         if positions is None:
             positions = start_index + ops.arange(ops.shape(inputs)[1], dtype="int32")
         table = sinusoids(
-            positions,
+            as_integers("positions", positions),
             inputs.shape[-1],
             layout=self.layout,
             max_wavelength=self.max_wavelength,

@@ -5,6 +5,7 @@ import keras
 from keras_transformer.layers.base import (
     BaseLayer,
     check_choice,
+    check_positive,
     check_rate,
     check_size,
     shifted_seed,
@@ -120,13 +121,10 @@ class TransformerBlock(BaseLayer):
         check_size("embed_dim", embed_dim)
         check_size("num_heads", num_heads)
         check_size("dense_dim", dense_dim)
+        check_size("key_dim", key_dim, optional=True)
         check_rate("dropout", dropout)
+        check_positive("layer_norm_epsilon", layer_norm_epsilon)
         check_choice("norm", norm, ("layer", "rms"))
-        if not layer_norm_epsilon > 0:
-            raise ValueError(
-                "`layer_norm_epsilon` must be positive. Received: "
-                f"layer_norm_epsilon={layer_norm_epsilon!r}."
-            )
         if key_dim is None and embed_dim % num_heads:
             raise ValueError(
                 "`embed_dim` must be a multiple of `num_heads`, unless `key_dim` is "

@@ -14,6 +14,9 @@ class TransformerDecoder(TransformerBlock):
     Without cross-attention it is a block of GPT. It is `TransformerBlock` with
     `causal=True`; further settings are there.
 
+    Post-norm is the default: a stack of more than about six needs a learning rate
+    that warms up, or `normalize_first=True`.
+
     Masks: `True` = may attend; only keys are masked. Self-attention sees the
     padding of the targets, cross-attention that of the encoder's outputs, never
     the targets'. The output carries the mask of the targets.

@@ -12,6 +12,9 @@ class TransformerEncoder(TransformerBlock):
     chapter's section 11. It is `TransformerBlock` with every position seeing
     every other; further settings are there.
 
+    Post-norm is the default: a stack of more than about six needs a learning rate
+    that warms up, or `normalize_first=True`.
+
     Masks: `True` = may attend; only keys are masked. The mask that the inputs
     carry (from an embedding with `mask_zero` or a `PositionalEmbedding`) is
     used, and passed on.

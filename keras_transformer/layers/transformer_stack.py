@@ -12,6 +12,9 @@ class TransformerStack(BaseLayer):
     `x = block_{N-1}(... block_0(x))`, and `norm(x)` at the end of pre-norm
     blocks, whose residual stream is not normalised inside.
 
+    Post-norm is the default: a stack of more than about six needs a learning rate
+    that warms up, or `normalize_first=True`.
+
     Masks: as `TransformerBlock`.
 
     Args:
@@ -101,6 +104,12 @@ class TransformerStack(BaseLayer):
     ):
         super().__init__(**kwargs)
         check_size("num_layers", num_layers)
+        bias_heads = getattr(position_bias, "num_heads", num_heads)
+        if bias_heads != num_heads:
+            raise ValueError(
+                "`position_bias` must be made for the stack's heads. Received: "
+                f"num_heads={num_heads}, and a position_bias of {bias_heads} heads."
+            )
         self.num_layers = num_layers
         self.embed_dim = embed_dim
         self.num_heads = num_heads

@@ -58,7 +58,7 @@ def additive_scores(query, key, weight):
     Source: Bahdanau et al. 2015, https://arxiv.org/abs/1409.0473
     """
     hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))
-    return ops.matmul(hidden, weight[:, None])[..., 0]  # (B, T, S, U) -> (B, T, S)
+    return ops.einsum("btsu,u->bts", hidden, ops.cast(weight, hidden.dtype))
 
 
 def general_scores(query, key, kernel):
@@ -74,7 +74,7 @@ def general_scores(query, key, kernel):
 
     Source: Luong et al. 2015, https://arxiv.org/abs/1508.04025
     """
-    return ops.einsum("bte,bse->bts", ops.matmul(query, kernel), key)
+    return ops.einsum("bte,bse->bts", ops.einsum("bte,ef->btf", query, kernel), key)
 
 
 def concat_scores(query, key, kernel, weight):
@@ -94,7 +94,9 @@ def concat_scores(query, key, kernel, weight):
     width = query.shape[-1]
     # W [q; k] = W_q q + W_k k: the (B, T, S, Eq + Ek) tensor is never made.
     return additive_scores(
-        ops.matmul(query, kernel[:width]), ops.matmul(key, kernel[width:]), weight
+        ops.einsum("bte,eu->btu", query, kernel[:width]),
+        ops.einsum("bse,eu->bsu", key, kernel[width:]),
+        weight,
     )
 
 

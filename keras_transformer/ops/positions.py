@@ -95,9 +95,8 @@ def relative_positions(query_positions, key_positions):
         query_positions: Integers (T,) or (B, T).
         key_positions: Integers (S,) or (B, S).
     """
-    query = ops.expand_dims(ops.cast(query_positions, "int32"), -1)
-    key = ops.expand_dims(ops.cast(key_positions, "int32"), -2)
-    relative = key - query
+    query = ops.expand_dims(query_positions, -1)
+    relative = ops.expand_dims(key_positions, -2) - query
     return relative[None] if len(relative.shape) == 2 else relative
 
 

@@ -1,8 +1,17 @@
 """Looking at attention."""
 
+from keras_transformer.visualization.attention_table import attention_table
+from keras_transformer.visualization.plot_attention import plot_attention
+from keras_transformer.visualization.plot_views import plot_views
 from keras_transformer.visualization.record_attention import (
     AttentionRecord,
     record_attention,
 )
 
-__all__ = ["AttentionRecord", "record_attention"]
+__all__ = [
+    "AttentionRecord",
+    "attention_table",
+    "plot_attention",
+    "plot_views",
+    "record_attention",
+]

@@ -140,7 +140,11 @@ def report(results: Results, command: str) -> str:
         for name, values in times.items():
             raw.append(f"{', '.join(label)}, {name}: {timing.milliseconds(values)}")
     header = ["block", "width/heads/inner", "batch x length", "dropout", "work"]
-    note = "" if backend == "torch" else " torch.nn is left out: another backend."
+    note = "The chapter has no decoder and no dropout; both are added in its manner. "
+    if backend == "torch":
+        note += "torch.nn runs in TorchModuleWrapper, without its inner dropout."
+    else:
+        note += "torch.nn is left out: another backend."
     return "\n\n".join(
         [
             f"## Layers on {backend}",
@@ -149,7 +153,7 @@ def report(results: Results, command: str) -> str:
             "brackets the lowest and highest ratio within one round. Train is one "
             "`train_on_batch` with SGD, infer one `predict_on_batch`; every batch is "
             "padded and masked, all rivals hold the same weights and gave the same "
-            f"outputs to {TOLERANCE} at valid positions.{note}",
+            f"outputs to {TOLERANCE} at valid positions. {note}",
             means_table(results, rivals),
             timing.markdown_table([*header, "ours, ms", *rivals], rows),
             timing.details("Raw times in ms, one a round", "\n".join(raw)),

@@ -1,0 +1,162 @@
+"""Attention weights as a table with tokens on both axes."""
+
+import operator
+
+import numpy as np
+import pandas as pd
+
+
+def attention_table(
+    weights,
+    query_tokens,
+    key_tokens=None,
+    *,
+    head: int | str | None = None,
+    batch: int | None = 0,
+    hide=None,
+) -> pd.DataFrame:
+    """Return attention weights as a table: a row a query, a column a key.
+
+    `table.iloc[t, s]` is how much query token t looks at key token s. Tokens that
+    occur several times keep a row and a column each.
+
+    Masks: the weights of padding are cut off, not shown: give the tokens without
+    it. Padding on the left is left out by name, `hide="<pad>"`. What is left is
+    not scaled again.
+
+    Args:
+        weights: One recorded array or tensor, `record[path][0]`: (B, N, T, S),
+            (B, T, S), (N, T, S) or (T, S). Three axes are (B, T, S), as layers with
+            one head are recorded, unless `head` is given or `batch` is None.
+        query_tokens: At most T tokens; None names the rows "view 1" to "view T",
+            for the annotation matrix (r x n) of 2017.
+        key_tokens: At most S tokens; by default the query tokens (self-attention).
+        head: The index of a head, or "mean" of all heads, which is the default.
+        batch: The index of the example; None where `weights` have no batch axis.
+        hide: A token or several whose rows and columns are left out.
+
+    Returns:
+        A `pandas.DataFrame` whose axes are named "query" and "key".
+
+    Raises:
+        ValueError: More tokens than positions, no tokens, weights with another
+            number of axes, a head or an example that is not there.
+        TypeError: A text in place of tokens.
+
+    Example:
+
+    >>> table = attention_table([[0.9, 0.1], [0.2, 0.8]], ["배", "타고"])
+
+    (chapter: 2 to 8)
+    """
+    arranged = arrange(weights, query_tokens, key_tokens, head, batch, hide)
+    heads, queries, keys = arranged
+    return pd.DataFrame(
+        heads.mean(axis=0),
+        index=pd.Index(queries, name="query"),
+        columns=pd.Index(keys, name="key"),
+    )
+
+
+def arrange(weights, query_tokens, key_tokens, head, batch, hide):
+    """Return weights (N, T, S) without padding, and their two lists of tokens."""
+    heads = _select(_as_numpy(weights), head, batch)  # (N, T, S)
+    queries = _tokens(query_tokens, "query_tokens", "query", heads.shape[1])
+    if query_tokens is None and key_tokens is None:
+        raise ValueError("Give `key_tokens` where `query_tokens` is None.")
+    keys = query_tokens if key_tokens is None else key_tokens
+    keys = _tokens(keys, "key_tokens", "key", heads.shape[2])
+    hidden = [hide] if isinstance(hide, str) else list(hide or ())
+    rows = [row for row, token in enumerate(queries) if token not in hidden]
+    columns = [column for column, token in enumerate(keys) if token not in hidden]
+    if not rows or not columns:
+        raise ValueError(
+            f"Nothing is left to show: {len(queries)} query and {len(keys)} key "
+            f"tokens, hide={hide!r}."
+        )
+    heads = heads[:, rows][:, :, columns]
+    return heads, [queries[row] for row in rows], [keys[column] for column in columns]
+
+
+def _as_numpy(weights):
+    if not isinstance(weights, np.ndarray | list | tuple):
+        from keras import ops
+
+        weights = ops.convert_to_numpy(ops.cast(weights, "float32"))
+    try:
+        weights = np.asarray(weights)
+    except ValueError as error:
+        raise ValueError(
+            "`weights` must be one array: `record[path]` is a list, take one of its "
+            f"arrays, `record[path][0]`. NumPy said: {error}"
+        ) from error
+    if weights.dtype not in (np.float32, np.float64):
+        weights = weights.astype("float32")
+    if weights.ndim not in (2, 3, 4):
+        raise ValueError(
+            "`weights` must be one array of shape (B, N, T, S), (B, T, S), (N, T, S) "
+            "or (T, S); `record[path]` is a list of arrays, take one: "
+            f"`record[path][0]`. Received: shape {weights.shape}."
+        )
+    return weights
+
+
+def _select(weights, head, batch):
+    """Return (N, T, S) of one example: all heads, or one, or their mean."""
+    if weights.ndim == 2:
+        weights = weights[None]
+    elif weights.ndim == 4:
+        if batch is None:
+            raise ValueError(
+                f"`weights` of shape {weights.shape} have a batch axis: give `batch`, "
+                "the index of the example."
+            )
+        weights = _take(weights, "batch", batch)[0]
+    elif head is None and batch is not None:
+        weights = _take(weights, "batch", batch)
+    elif batch not in (None, 0):
+        raise ValueError(
+            f"`weights` of shape {weights.shape} are either (B, T, S), then leave out "
+            "`head`, or (N, T, S), then leave out `batch`. Received: "
+            f"head={head!r}, batch={batch!r}."
+        )
+    if head is None:
+        return weights
+    if isinstance(head, str) and head == "mean":
+        return weights.mean(axis=0, keepdims=True)
+    return _take(weights, "head", head)
+
+
+def _take(weights, name, index):
+    """Return one entry of the first axis, which stays."""
+    try:
+        number = operator.index(index)
+    except TypeError:
+        choice = 'an index, "mean" or None' if name == "head" else "an index or None"
+        raise ValueError(f"`{name}` must be {choice}. Received: {index!r}.") from None
+    size = len(weights)
+    if not -size <= number < size:
+        raise ValueError(
+            f"`{name}` must be below {size}: `weights` are of shape {weights.shape}. "
+            f"Received: {name}={number}."
+        )
+    number %= size
+    return weights[number : number + 1]
+
+
+def _tokens(tokens, name, axis, length):
+    if tokens is None:
+        return [f"view {number}" for number in range(1, length + 1)]
+    if isinstance(tokens, str | bytes):
+        raise TypeError(
+            f"`{name}` must be a list of tokens, not one text. Received: {tokens!r}."
+        )
+    tokens = list(tokens)
+    if len(tokens) > length:
+        raise ValueError(
+            f"`{name}` has {len(tokens)} tokens, but `weights` have only {length} "
+            f"{axis} positions. Give the tokens that went into the model, with its "
+            "special tokens and after its cutting; for attention between two "
+            "sequences give `key_tokens` too."
+        )
+    return tokens
