@@ -38,6 +38,9 @@ from keras_transformer.models import (
     build_text_classifier,  # 12
 )
 from keras_transformer.visualization import record_attention
+
+# beyond the chapter
+from keras_transformer.tasks import TextClassifier
 # isort: on
 
 __version__ = "0.1.0"
@@ -54,6 +57,7 @@ __all__ = [
     "SelfAttentiveEmbedding",
     "SequencePooling",
     "SinusoidalEncoding",
+    "TextClassifier",
     "TransformerBlock",
     "TransformerDecoder",
     "TransformerEncoder",

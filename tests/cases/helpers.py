@@ -74,6 +74,11 @@ class MaskProbe(keras.layers.Layer):
         return inputs
 
 
+def twice(array):
+    """Return a batch of two: the first row, and the same again."""
+    return np.repeat(array[:1], 2, axis=0)
+
+
 def carried_mask(tensor):
     """Return the mask that the next layer receives with this tensor."""
     probe = MaskProbe()
@@ -82,20 +87,29 @@ def carried_mask(tensor):
     return None if mask is None else array(mask)
 
 
-def sgd_step(model, x, y, sample_weight=None, eager=True):
-    """Train one step with rate 1 and return the gradient of every weight.
+def gradients_of(model, eager=None):
+    """Return a function of a batch that returns the gradient of every weight.
 
-    The loss is a sum over samples, so a sample of weight 0 leaves no trace.
+    It trains one step with rate 1 and takes the step back. The loss is a sum over
+    samples, so a sample of weight 0 leaves no trace.
     """
+    if eager is None:  # JAX is quick only when compiled, TensorFlow only when not
+        eager = keras.backend.backend() != "jax"
     model.compile(
         optimizer=keras.optimizers.SGD(1.0),
         loss=keras.losses.MeanSquaredError(reduction="sum"),
         run_eagerly=eager,
     )
-    before = [array(weight) for weight in model.trainable_variables]
-    model.train_on_batch(x, y, sample_weight=sample_weight)
-    after = [array(weight) for weight in model.trainable_variables]
-    return [old - new for old, new in zip(before, after, strict=True)]
+
+    def gradients(x, y, sample_weight=None):
+        before = [array(weight).copy() for weight in model.trainable_variables]
+        model.train_on_batch(x, y, sample_weight=sample_weight)
+        after = [array(weight).copy() for weight in model.trainable_variables]
+        for weight, old in zip(model.trainable_variables, before, strict=True):
+            weight.assign(old)
+        return [old - new for old, new in zip(before, after, strict=True)]
+
+    return gradients
 
 
 def fresh_process(code, *arguments):

@@ -49,7 +49,7 @@ CAUSAL = {
     "decoder": (lambda rate: kt.TransformerDecoder(**block(dropout=rate)), translate),
     "stack": (
         lambda rate: kt.TransformerStack(
-            **block(num_layers=2, causal=True, dropout=rate)
+            **block(num_layers=1, causal=True, dropout=rate)
         ),
         decode,
     ),
@@ -89,7 +89,7 @@ SPECIAL = {
     "relative": (EXAMPLES["stack-relative"].make, decode),
     "alibi": (
         lambda: kt.TransformerStack(
-            **block(num_layers=2, causal=True, position_bias=kt.AlibiBias(2))
+            **block(num_layers=1, causal=True, position_bias=kt.AlibiBias(2))
         ),
         decode,
     ),
@@ -149,15 +149,25 @@ def assert_nothing_above_the_diagonal(scores):
         assert np.all(score[..., above] == 0)
 
 
+OPTIONS = ("rate", "scores", "padding", "explicit")
 GRID = list(itertools.product([0.0, 0.5], *[[False, True]] * 3))
+# The whole grid for two; for what is made of these, each option by itself.
+CASES = [(name, *options) for name in ("attention", "decoder-only") for options in GRID]
+CASES += [
+    (name, *options)
+    for name in ("decoder", "stack")
+    for options in GRID
+    if sum(map(bool, options)) in (1, 4)
+]
 
 
 @pytest.mark.parametrize("flash", ["off", "auto"], indirect=True)
-@pytest.mark.parametrize(("rate", "scores", "padding", "explicit"), GRID)
-@pytest.mark.parametrize("name", CAUSAL)
+@pytest.mark.parametrize(("name", *OPTIONS), CASES)
 def test_the_future_changes_no_past(
     built, flash, name, rate, scores, padding, explicit
 ):
+    if flash == "off" and name in ("decoder", "stack"):
+        pytest.skip("tried with the layers that these are made of")
     layer, call = built(name, rate), CAUSAL[name][1]
     x = sentences()
 
@@ -166,7 +176,7 @@ def test_the_future_changes_no_past(
         if scores:
             arguments["return_attention_scores"] = True
         if padding:
-            # A hole in the middle and an end that is not the same in each row.
+            # A hole in the middle, and an end.
             arguments["padding"] = np.ones(x.shape[:2], bool)
             arguments["padding"][:, 5:6] = False
             arguments["padding"][:, 16:] = False
@@ -180,25 +190,24 @@ def test_the_future_changes_no_past(
     if scores:
         assert_nothing_above_the_diagonal(result[1])
     # Lengths 1 and 2 are prefixes of the same sentence.
-    for length in (1, 2):
-        prefix = run(x[:1, :length])
-        assert_close(first(prefix), array(first(result))[:1, :length])
+    for length in (1, 2) if name == "attention" else ():
+        prefix = run(x[:2, :length])
+        assert_close(first(prefix), array(first(result))[:2, :length])
         if scores:
             assert_nothing_above_the_diagonal(prefix[1])
 
 
-@pytest.mark.parametrize("scores", [False, True])
 @pytest.mark.parametrize("name", SPECIAL)
-def test_the_future_changes_no_past_of_special_layers(built, name, scores):
-    call, more = SPECIAL[name][1], {"return_attention_scores": True} if scores else {}
-    result = call(built(name), sentences(), **more)
-    assert_past_is_untouched(first(result))
-    if scores:
-        assert_nothing_above_the_diagonal(result[1])
+def test_the_future_changes_no_past_of_special_layers(built, name):
+    layer, call = built(name), SPECIAL[name][1]
+    assert_past_is_untouched(call(layer, sentences()))
+    output, scores = call(layer, sentences(), return_attention_scores=True)
+    assert_past_is_untouched(output)
+    assert_nothing_above_the_diagonal(scores)
 
 
-@pytest.mark.parametrize("name", CAUSAL)
 @pytest.mark.parametrize("scores", [False, True])
+@pytest.mark.parametrize("name", ["attention", "decoder-only", "stack"])
 def test_an_explicit_mask_and_causality_hide_what_either_hides(built, name, scores):
     layer, call = built(name), CAUSAL[name][1]
     x = sentences()[:2]
@@ -216,7 +225,7 @@ def test_an_explicit_mask_and_causality_hide_what_either_hides(built, name, scor
 def test_a_causal_block_is_a_block_with_a_triangular_mask(built, name):
     causal, x = built(name), sentences()
     if name == "stack":
-        free = kt.TransformerStack(**block(num_layers=2))
+        free = kt.TransformerStack(**block(num_layers=1))
     else:
         free = kt.TransformerEncoder(**block())
     free.build(x.shape)
@@ -226,17 +235,13 @@ def test_a_causal_block_is_a_block_with_a_triangular_mask(built, name):
     assert np.abs(array(causal(x)) - array(free(x)))[:, :-1].max() > 1e-3
 
 
-@pytest.mark.parametrize("name", CAUSAL)
+@pytest.mark.parametrize("name", ["attention", "decoder-only"])
 def test_scores_in_training_with_dropout_are_causal(built, name):
     layer, call = built(name, 0.5), CAUSAL[name][1]
-    for explicit in (False, True):
-        more = {}
-        if explicit:
-            more["attention_mask"] = np.ones((4, LENGTH, LENGTH), bool)
-        result = call(
-            layer, sentences(), return_attention_scores=True, training=True, **more
-        )
-        assert_nothing_above_the_diagonal(result[1])
+    mask = np.ones((4, LENGTH, LENGTH), bool)
+    for more in ({}, {"attention_mask": mask}):
+        more |= {"return_attention_scores": True, "training": True}
+        assert_nothing_above_the_diagonal(call(layer, sentences(), **more)[1])
 
 
 @pytest.mark.parametrize("name", ["attention", "decoder-only"])
@@ -258,13 +263,10 @@ def test_the_future_changes_no_past_in_training_with_dropout(built, name):
 
 
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
-@pytest.mark.parametrize("name", ["attention", "decoder-only", "llama"])
+@pytest.mark.parametrize("name", ["attention", "llama"])
 def test_the_future_changes_no_past_in_half_precision(dtype, name):
     layer = {
         "attention": lambda: kt.MultiHeadAttention(2, 4, dtype=dtype),
-        "decoder-only": lambda: kt.TransformerDecoder(
-            **block(cross_attention=False), dtype=dtype
-        ),
         "llama": lambda: EXAMPLES["block-llama"].make(dtype=dtype),
     }[name]()
     call = attend_to_itself if name == "attention" else decode
@@ -279,7 +281,7 @@ def test_the_future_changes_no_past_in_half_precision(dtype, name):
 def test_causality_holds_in_predict_and_with_implicit_padding():
     ids = keras.Input((None,), dtype="int32")
     embed = kt.PositionalEmbedding(9, 12, 8)
-    x = kt.TransformerStack(**block(num_layers=2, causal=True, dropout=0.5))(embed(ids))
+    x = kt.TransformerStack(**block(num_layers=1, causal=True, dropout=0.5))(embed(ids))
     model = randomize(keras.Model(ids, x))
     batch = np.array([[5, 6, 7, 8, 0], [5, 6, 9, 2, 3], [5, 6, 0, 0, 0]], "int32")
     output = model.predict(batch, verbose=0)
@@ -290,11 +292,11 @@ def test_causality_holds_in_predict_and_with_implicit_padding():
 @pytest.mark.parametrize("name", ["decoder-only", "stack", "llama"])
 def test_cached_steps_are_as_causal_as_the_full_pass(built, name):
     layer = built(name)
-    x = sentences()[:2, :9]
-    cache = layer.create_cache(2, 12)
+    x = sentences()[:2, :5]
+    cache = layer.create_cache(2, 6)
     full = array(layer(x))
     outputs = []
-    for start, stop in ((0, 4), (4, 5), (5, 9)):
+    for start, stop in ((0, 3), (3, 4), (4, 5)):
         positions = np.arange(start, stop, dtype="int32")
         result = layer(x[:, start:stop], cache=cache, positions=positions)
         output, cache = result
@@ -324,7 +326,7 @@ def test_unequal_lengths_are_causal_as_in_keras(queries, keys, scores):
 def test_attend_is_causal_whatever_else_is_asked(rank, weights, masked, biased):
     rng = np.random.default_rng(0)
     time = 5
-    shape = (2, time, 2, 6) if rank == 4 else (2, time, 6)
+    shape = (2, time, 2, 4) if rank == 4 else (2, time, 6)
     query, key = (rng.normal(size=shape).astype("float32") for _ in range(2))
     changed = key.copy()
     changed[:, 3:] += 10
@@ -348,7 +350,7 @@ def test_attend_is_causal_whatever_else_is_asked(rank, weights, masked, biased):
 
 def test_the_laws_have_power_a_bidirectional_layer_breaks_them():
     layer = kt.TransformerEncoder(**block())
-    output = array(layer(sentences()))
+    output, scores = layer(sentences(), return_attention_scores=True)
+    output = array(output)
     assert np.abs(output[1, 0] - output[0, 0]).max() > 1e-3
-    _, scores = layer(sentences(), return_attention_scores=True)
-    assert all(np.all(score > 0) for score in arrays(scores))
+    assert all(np.all(score[0] > 0) for score in arrays(scores))

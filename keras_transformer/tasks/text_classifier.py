@@ -1,0 +1,391 @@
+"""Texts in, labels out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+import numpy as np
+import pandas as pd
+
+from keras_transformer.datasets import BucketedDataset
+from keras_transformer.layers.base import check_choice
+from keras_transformer.models import (
+    build_sentence_embedding_classifier,
+    build_text_classifier,
+)
+from keras_transformer.tasks.folder import read_folder, write_folder
+from keras_transformer.tasks.texts import check_texts, hold_back, plain
+from keras_transformer.tasks.training import fit_model
+from keras_transformer.tokenizers import SentencePieceTokenizer
+from keras_transformer.visualization import (
+    AttentionRecord,
+    attention_table,
+    plot_attention,
+    record_attention,
+)
+
+# What `from_texts` builds: the builder, and its settings beside the vocabulary.
+RECIPES = {
+    "default": (
+        build_text_classifier,
+        dict(
+            embed_dim=128,
+            num_heads=4,
+            dense_dim=256,
+            positions="learned",
+            pooling="mean",
+            dropout=0.3,
+        ),
+    ),
+    "chapter": (
+        build_text_classifier,
+        dict(embed_dim=128, num_heads=4, dense_dim=256),
+    ),
+    "sentence-embedding": (
+        build_sentence_embedding_classifier,
+        dict(
+            embed_dim=100,
+            lstm_units=64,
+            num_hops=8,
+            attention_dim=64,
+            penalty=0.1,
+            dropout=0.3,
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a classifier thought of one text, and where it looked.
+
+    Attributes:
+        text: The text.
+        tokens: Its pieces, as the model saw them.
+        label: The predicted label.
+        probabilities: Label -> probability.
+        attention: The `AttentionRecord` of the model's call.
+    """
+
+    text: str
+    tokens: list[str]
+    label: object
+    probabilities: dict
+    attention: AttentionRecord
+
+    def table(self, layer: str | None = None, head="mean") -> pd.DataFrame:
+        """Return a layer's weights, tokens on both axes; by default the last's."""
+        return attention_table(
+            self._weights(layer), self._rows(layer), **self._keys(layer), head=head
+        )
+
+    def plot(self, layer: str | None = None, head=None, path=None, **settings):
+        """Draw a layer's heads as a grid, or one `head`; see `plot_attention`."""
+        chance = self.probabilities[self.label]
+        title = settings.pop("title", f"{self.text}\n→ {self.label} ({chance:.2f})")
+        return plot_attention(
+            self._weights(layer),
+            self._rows(layer),
+            **self._keys(layer),
+            head=head,
+            path=path,
+            title=title,
+            **settings,
+        )
+
+    def _weights(self, layer):
+        return self.attention[list(self.attention)[-1] if layer is None else layer][0]
+
+    def _is_views(self, layer):
+        return self._weights(layer).ndim == 3  # the annotation matrix: views x tokens
+
+    def _rows(self, layer):
+        return None if self._is_views(layer) else self.tokens
+
+    def _keys(self, layer):
+        return {"key_tokens": self.tokens} if self._is_views(layer) else {}
+
+
+class TextClassifier:
+    """A model, its tokenizer and its labels: texts in, labels out.
+
+    Args:
+        model: A Keras model from ids (B, T) to probabilities: (B, 1) for two
+            labels, (B, n) for n.
+        tokenizer: The tokenizer whose ids the model was built for.
+        labels: The labels in the order of the model's outputs; of two, the first
+            is that of probability 0.
+        max_length: Most tokens of a text; longer ones are cut off. `None` for no
+            limit.
+
+    Raises:
+        ValueError: The parts do not fit one another.
+
+    Example:
+
+    >>> classifier = TextClassifier.from_texts(texts, labels)
+    >>> classifier.fit(texts, labels)
+    >>> classifier.predict(["정말 재미있게 봤다"])
+
+    Source: the chapter's section 12
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: SentencePieceTokenizer,
+        labels: Sequence,
+        *,
+        max_length: int | None = None,
+    ):
+        labels = [plain(label) for label in labels]
+        if len(labels) < 2 or len(set(labels)) != len(labels):
+            raise ValueError(
+                "`labels` must be at least two different labels. Received: "
+                f"labels={labels}."
+            )
+        wanted = 1 if len(labels) == 2 else len(labels)
+        outputs = model.output_shape[-1]
+        if outputs not in (wanted, len(labels)):
+            raise ValueError(
+                f"A model for {len(labels)} labels must have {wanted} outputs. This "
+                f"one has {outputs}."
+            )
+        rows = [getattr(layer, "input_dim", None) for layer in model.layers]
+        rows = next((size for size in rows if size is not None), None)
+        if rows is not None and tokenizer.vocabulary_size > rows:
+            raise ValueError(
+                f"The tokenizer has {tokenizer.vocabulary_size} ids, but the model's "
+                f"embedding only {rows} rows. Use the tokenizer that it was built for."
+            )
+        self.model = model
+        self.tokenizer = tokenizer
+        self.labels = labels
+        self.max_length = max_length
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: Sequence[str],
+        labels: Sequence,
+        recipe: str = "default",
+        *,
+        vocabulary_size: int = 8000,
+        max_length: int = 256,
+        **settings,
+    ) -> "TextClassifier":
+        """Train a tokenizer on texts, and build an untrained model for their labels.
+
+        Args:
+            texts: The texts.
+            labels: Their labels, of any kind; at least two different ones.
+            recipe: `"default"`, `"chapter"` (the chapter's model) or
+                `"sentence-embedding"` (the 2017 model of its section 2).
+            vocabulary_size: Number of token ids; fewer if the texts give no more.
+            max_length: Most tokens of a text.
+            **settings: Settings of the model in place of the recipe's, such as
+                `num_layers=2`.
+
+        Raises:
+            TypeError: Texts that are no strings.
+            ValueError: No texts, one label only, an unknown recipe.
+        """
+        check_choice("recipe", recipe, tuple(RECIPES))
+        texts, labels = check_texts(texts, labels)
+        kinds = sorted(set(labels), key=lambda label: (str(type(label)), label))
+        if len(kinds) < 2:
+            raise ValueError(
+                f"All {len(labels)} labels are {kinds[0]!r}. A classifier needs "
+                "texts of at least two labels."
+            )
+        tokenizer = SentencePieceTokenizer.train(texts, vocabulary_size)
+        build, defaults = RECIPES[recipe]
+        if build is build_text_classifier:
+            defaults = {**defaults, "sequence_length": max_length}
+        model = build(
+            tokenizer.vocabulary_size,
+            num_classes=1 if len(kinds) == 2 else len(kinds),
+            **{**defaults, **settings},
+        )
+        return cls(model, tokenizer, kinds, max_length=max_length)
+
+    def fit(
+        self,
+        texts: Sequence[str],
+        labels: Sequence,
+        *,
+        validation_data: tuple | None = None,
+        epochs: int = 10,
+        batch_size: int = 64,
+        learning_rate: float = 1e-3,
+        patience: int | None = 2,
+        checkpoint_folder=None,
+        seed: int = 0,
+        callbacks: Sequence = (),
+        verbose="auto",
+    ) -> keras.callbacks.History:
+        """Train the model.
+
+        Args:
+            texts: The texts.
+            labels: Their labels.
+            validation_data: `(texts, labels)` to watch; if not given, a tenth of the
+                texts (equal texts on one side) is held back.
+            epochs: Most passes over the texts.
+            batch_size: Texts a batch.
+            learning_rate: Of the optimizer, Adam.
+            patience: Stop after so many epochs without a better validation loss,
+                and go back to the best; `None` to train all epochs.
+            checkpoint_folder: Where to keep the state after each epoch. A training
+                that was interrupted goes on from there when `fit` is called again
+                with the same folder; the folder is emptied when it is done.
+            seed: Seed of the order of the texts and of the held-back tenth.
+            callbacks: Further Keras callbacks.
+            verbose: As in Keras's `fit`.
+
+        Returns:
+            Keras's `History`.
+
+        Raises:
+            TypeError, ValueError: Texts or labels that cannot be trained on.
+        """
+        keras.utils.set_random_seed(seed)
+        train, validation = hold_back(texts, labels, validation_data, seed)
+        self.model.compile(
+            optimizer=keras.optimizers.Adam(learning_rate),
+            loss="binary_crossentropy"
+            if self.model.output_shape[-1] == 1
+            else "sparse_categorical_crossentropy",
+            metrics=["accuracy"],
+        )
+        return fit_model(
+            self.model,
+            self._batches(*train, batch_size=batch_size, seed=seed),
+            self._batches(*validation, batch_size=256, shuffle=False),
+            epochs=epochs,
+            patience=patience,
+            checkpoint_folder=checkpoint_folder,
+            callbacks=callbacks,
+            verbose=verbose,
+        )
+
+    def predict_probabilities(
+        self, texts: Sequence[str], batch_size: int = 256, verbose=0
+    ) -> np.ndarray:
+        """Return the probability of each label for each text, (texts, labels)."""
+        texts, _ = check_texts(texts)
+        if not texts:
+            return np.zeros((0, len(self.labels)), "float32")
+        batches = BucketedDataset(
+            self._encode(texts), batch_size=batch_size, shuffle=False
+        )
+        outputs = batches.restore(self.model.predict(batches, verbose=verbose))
+        if outputs.shape[-1] == 1:
+            return np.concatenate([1 - outputs, outputs], axis=-1)
+        return outputs
+
+    def predict(self, texts: Sequence[str], *, table: bool = False, verbose=0):
+        """Return the label of each text.
+
+        Args:
+            texts: The texts; an empty one is allowed.
+            table: Whether to return a pandas table with the columns `text`, `label`
+                and `probability` instead of a list.
+            verbose: As in Keras's `predict`.
+        """
+        chances = self.predict_probabilities(texts, verbose=verbose)
+        labels = [self.labels[index] for index in chances.argmax(axis=-1)]
+        if not table:
+            return labels
+        return pd.DataFrame(
+            {"text": list(texts), "label": labels, "probability": chances.max(axis=-1)}
+        )
+
+    def evaluate(self, texts: Sequence[str], labels: Sequence, *, verbose=0) -> dict:
+        """Compare predictions with the truth.
+
+        Returns:
+            `accuracy`; `f1`, the mean of each label's F1; and `confusion`, a pandas
+            table with the true labels as rows and the predicted ones as columns.
+        """
+        texts, labels = check_texts(texts, labels)
+        truth = self._indices(labels)
+        guess = self.predict_probabilities(texts, verbose=verbose).argmax(axis=-1)
+        size = len(self.labels)
+        counts = np.zeros((size, size), int)
+        np.add.at(counts, (truth, guess), 1)
+        right = np.diag(counts)
+        both = counts.sum(axis=0) + counts.sum(axis=1)
+        f1 = np.divide(2 * right, both, out=np.zeros(size), where=both > 0)
+        index = pd.Index(self.labels, name="true")
+        columns = pd.Index(self.labels, name="predicted")
+        return {
+            "accuracy": float(right.sum() / len(texts)),
+            "f1": float(f1.mean()),
+            "confusion": pd.DataFrame(counts, index=index, columns=columns),
+        }
+
+    def explain(self, text: str) -> Explanation:
+        """Classify one text and keep every attention weight of the call."""
+        (text,), _ = check_texts([text])
+        ids = self._encode([text])
+        if not ids[0]:
+            raise ValueError("`text` has no tokens: there is nothing to look at.")
+        with record_attention(self.model) as record:
+            outputs = np.array(
+                keras.ops.convert_to_numpy(self.model(np.array(ids, "int32")))
+            )[0]
+        chances = [1 - outputs[0], outputs[0]] if len(outputs) == 1 else outputs
+        probabilities = dict(zip(self.labels, map(float, chances), strict=True))
+        return Explanation(
+            text=text,
+            tokens=self.tokenizer.pieces(text)[: len(ids[0])],
+            label=max(probabilities, key=probabilities.get),
+            probabilities=probabilities,
+            attention=record,
+        )
+
+    def save(self, folder):
+        """Write model, tokenizer and labels into a folder, whole or not at all."""
+        write_folder(
+            folder,
+            {
+                "task": type(self).__name__,
+                "labels": self.labels,
+                "max_length": self.max_length,
+            },
+            {"model.keras": self.model.save, "tokenizer.model": self.tokenizer.save},
+        )
+
+    @classmethod
+    def load(cls, folder) -> "TextClassifier":
+        """Read what `save` wrote, on any backend.
+
+        Raises:
+            ValueError: The folder is no saved classifier, or is cut short.
+        """
+        settings = read_folder(folder, cls.__name__)
+        folder = Path(folder)
+        return cls(
+            keras.models.load_model(folder / "model.keras"),
+            SentencePieceTokenizer.load(folder / "tokenizer.model"),
+            settings["labels"],
+            max_length=settings["max_length"],
+        )
+
+    def _encode(self, texts):
+        return self.tokenizer.encode(texts, max_length=self.max_length)
+
+    def _indices(self, labels):
+        places = {label: index for index, label in enumerate(self.labels)}
+        unknown = sorted({repr(label) for label in labels if label not in places})
+        if unknown:
+            raise ValueError(
+                f"Labels that this classifier does not know: {', '.join(unknown)}. It "
+                f"knows {', '.join(map(repr, self.labels))}."
+            )
+        return np.array([places[label] for label in labels], "int32")
+
+    def _batches(self, texts, labels, **settings):
+        return BucketedDataset(self._encode(texts), self._indices(labels), **settings)

@@ -1,0 +1,59 @@
+"""Check texts and labels before anything is made of them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from keras_transformer.datasets import split
+
+
+def plain(label):
+    """Return a label as a plain Python value, so that JSON keeps it."""
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def check_texts(texts: Sequence[str], labels: Sequence | None = None):
+    """Return texts and labels as lists.
+
+    Raises:
+        TypeError: One string in place of several, a text that is no string, a label
+            that is no string, integer or truth value; with its index.
+        ValueError: More or fewer labels than texts, or no texts to train on.
+    """
+    if isinstance(texts, str):
+        raise TypeError("`texts` must be several texts. Put a single one into a list.")
+    texts = list(texts)
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(
+                f"`texts` must be strings. Text {index} is {text!r} "
+                f"({type(text).__name__}). Leave out rows without a text."
+            )
+    if labels is None:
+        return texts, None
+    labels = [plain(label) for label in labels]
+    if len(texts) != len(labels):
+        raise ValueError(
+            f"There must be one label for each text. Received: {len(texts)} texts, "
+            f"{len(labels)} labels."
+        )
+    if not texts:
+        raise ValueError("`texts` is empty. Pass at least two texts of two labels.")
+    for index, label in enumerate(labels):
+        if not isinstance(label, (str, int)):
+            raise TypeError(
+                f"`labels` must be integers or strings. Label {index} is {label!r} "
+                f"({type(label).__name__})."
+            )
+    return texts, labels
+
+
+def hold_back(texts, labels, validation_data, seed):
+    """Return the pairs of training and validation texts and labels."""
+    texts, labels = check_texts(texts, labels)
+    if validation_data is not None:
+        return (texts, labels), check_texts(*validation_data)
+    parts = split(texts, labels, (0.9, 0.1), seed=seed)
+    return tuple(
+        ([texts[i] for i in rows], [labels[i] for i in rows]) for rows in parts
+    )

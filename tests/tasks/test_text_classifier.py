@@ -1,0 +1,200 @@
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer import TextClassifier
+from keras_transformer.models import build_text_classifier
+from keras_transformer.tokenizers import SentencePieceTokenizer
+
+GOOD = ["정말 재미있다", "참 좋은 영화", "또 보고 싶다", "최고의 연기", "감동적이다"]
+BAD = ["너무 지루하다", "정말 나쁜 영화", "돈이 아깝다", "최악의 연기", "실망했다"]
+TEXTS, LABELS = GOOD * 4 + BAD * 4, [1] * 20 + [0] * 20
+pytestmark = pytest.mark.filterwarnings("ignore:The corpus is too small")
+SMALL = dict(embed_dim=16, num_heads=2, dense_dim=16)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    keras.utils.set_random_seed(0)
+    classifier = TextClassifier.from_texts(
+        TEXTS, LABELS, vocabulary_size=60, dropout=0.0, **SMALL
+    )
+    classifier.fit(
+        TEXTS,
+        LABELS,
+        validation_data=(TEXTS, LABELS),
+        epochs=30,
+        learning_rate=5e-3,
+        patience=None,
+        verbose=0,
+    )
+    return classifier
+
+
+def test_it_learns_what_it_is_shown(classifier):
+    result = classifier.evaluate(TEXTS, LABELS)
+    assert result["accuracy"] == result["f1"] == 1.0
+    assert result["confusion"].to_numpy().tolist() == [[20, 0], [0, 20]]
+    assert classifier.predict(GOOD[:2] + BAD[:1]) == [1, 1, 0]
+
+
+def test_a_text_gets_the_same_alone_and_among_longer_ones(classifier):
+    texts = ["좋다", "정말 재미있다 또 보고 싶다 최고의 연기 감동적이다", ""]
+    together = classifier.predict_probabilities(texts)
+    for index, text in enumerate(texts):
+        alone = classifier.predict_probabilities([text])
+        np.testing.assert_allclose(alone[0], together[index], atol=1e-5)
+    np.testing.assert_allclose(together.sum(axis=-1), 1.0, atol=1e-6)
+    assert classifier.predict_probabilities([]).shape == (0, 2)
+
+
+def test_a_table_on_request(classifier):
+    table = classifier.predict(GOOD, table=True)
+    assert list(table.columns) == ["text", "label", "probability"]
+    assert table["text"].tolist() == GOOD and (table["probability"] >= 0.5).all()
+
+
+def test_an_explanation_shows_tokens_and_weights(classifier, tmp_path):
+    explanation = classifier.explain("정말 재미있다")
+    table = explanation.table()
+    assert list(table.index) == list(table.columns) == explanation.tokens
+    np.testing.assert_allclose(table.sum(axis=1), 1.0, atol=1e-5)
+    assert explanation.label == 1
+    chances = classifier.predict_probabilities(["정말 재미있다"])[0]
+    np.testing.assert_allclose(
+        list(explanation.probabilities.values()), chances, atol=1e-5
+    )
+    pytest.importorskip("matplotlib")
+    explanation.plot(path=tmp_path / "attention.png")
+    assert (tmp_path / "attention.png").stat().st_size > 1000
+    with pytest.raises(ValueError, match="no tokens"):
+        classifier.explain("  ")
+
+
+LOAD = """
+import json, sys
+from keras_transformer import TextClassifier
+classifier = TextClassifier.load(sys.argv[1])
+print(json.dumps(classifier.predict_probabilities(json.loads(sys.argv[2])).tolist()))
+"""
+
+
+def test_another_process_reads_what_was_saved(classifier, tmp_path):
+    folder = tmp_path / "모델"
+    classifier.save(folder)
+    run = subprocess.run(
+        [sys.executable, "-c", LOAD, str(folder), json.dumps(TEXTS[::7])],
+        env={**os.environ, "KERAS_BACKEND": keras.backend.backend()},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = json.loads(run.stdout.strip().splitlines()[-1])
+    expected = classifier.predict_probabilities(TEXTS[::7])
+    np.testing.assert_allclose(loaded, expected, atol=1e-6)
+
+
+def test_saving_replaces_a_task_and_nothing_else(classifier, tmp_path):
+    classifier.save(tmp_path / "model")
+    classifier.save(tmp_path / "model")
+    assert sorted(os.listdir(tmp_path)) == ["model"]
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "papers" / "thesis.txt").write_text("years of work")
+    with pytest.raises(ValueError, match="not a saved task.*Nothing was written"):
+        classifier.save(tmp_path / "papers")
+    assert (tmp_path / "papers" / "thesis.txt").read_text() == "years of work"
+
+
+@pytest.mark.parametrize(
+    "damage, message",
+    [
+        (lambda folder: (folder / "task.json").unlink(), "it has no task.json"),
+        (lambda folder: (folder / "task.json").write_text("{"), "cannot be read"),
+        (lambda folder: (folder / "tokenizer.model").unlink(), "is missing"),
+        (lambda folder: (folder / "model.keras").write_bytes(b"cut"), "has 3 bytes"),
+    ],
+)
+def test_a_damaged_folder_is_refused(classifier, tmp_path, damage, message):
+    classifier.save(tmp_path / "model")
+    damage(tmp_path / "model")
+    with pytest.raises(ValueError, match=message):
+        TextClassifier.load(tmp_path / "model")
+
+
+def test_three_labels_and_words_as_labels():
+    texts = TEXTS + ["그저 그렇다", "보통이다"] * 10
+    labels = ["good"] * 20 + ["bad"] * 20 + ["so-so"] * 20
+    classifier = TextClassifier.from_texts(texts, labels, vocabulary_size=70, **SMALL)
+    classifier.fit(texts, labels, epochs=1, verbose=0)
+    assert classifier.labels == ["bad", "good", "so-so"]
+    assert classifier.predict_probabilities(texts[:2]).shape == (2, 3)
+    assert set(classifier.predict(texts)) <= set(classifier.labels)
+
+
+@pytest.mark.parametrize("recipe", ["chapter", "sentence-embedding"])
+def test_the_other_recipes_train_and_explain(recipe):
+    classifier = TextClassifier.from_texts(TEXTS, LABELS, recipe, vocabulary_size=60)
+    history = classifier.fit(TEXTS, LABELS, epochs=2, verbose=0)
+    assert len(history.history["loss"]) == 2
+    explanation = classifier.explain(TEXTS[0])
+    assert list(explanation.table().columns) == explanation.tokens
+
+
+def test_an_interrupted_training_goes_on(tmp_path):
+    class Interrupt(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 2:
+                raise KeyboardInterrupt
+
+    def fit(callbacks=()):
+        return classifier.fit(
+            TEXTS,
+            LABELS,
+            epochs=4,
+            patience=None,
+            checkpoint_folder=tmp_path,
+            callbacks=callbacks,
+            verbose=0,
+        )
+
+    classifier = TextClassifier.from_texts(TEXTS, LABELS, vocabulary_size=60, **SMALL)
+    with pytest.raises(KeyboardInterrupt):
+        fit([Interrupt()])
+    assert fit().epoch == [2, 3]
+
+
+@pytest.mark.parametrize(
+    "texts, labels, error, message",
+    [
+        ([], [], ValueError, "`texts` is empty"),
+        ("좋다", [1], TypeError, "several texts"),
+        (["좋다", None], [1, 0], TypeError, "Text 1 is None"),
+        (["좋다", float("nan")], [1, 0], TypeError, "Text 1 is nan"),
+        (["좋다", ["나쁘다"]], [1, 0], TypeError, "Text 1 is .'나쁘다'."),
+        (["좋다"], [1, 0], ValueError, "1 texts, 2 labels"),
+        (["좋다", "나쁘다"], [1, 1], ValueError, "All 2 labels are 1"),
+        (["좋다", "나쁘다"], [1, 0.5], TypeError, "Label 1 is 0.5"),
+    ],
+)
+def test_bad_texts_and_labels_are_refused(texts, labels, error, message):
+    with pytest.raises(error, match=message):
+        TextClassifier.from_texts(texts, labels)
+
+
+def test_parts_that_do_not_fit_are_refused(classifier):
+    tokenizer = SentencePieceTokenizer.train(TEXTS, 60)
+    model = build_text_classifier(20, **SMALL)
+    with pytest.raises(ValueError, match="embedding only 20 rows"):
+        TextClassifier(model, tokenizer, [0, 1])
+    model = build_text_classifier(60, **SMALL, num_classes=3)
+    with pytest.raises(ValueError, match="must have 1 outputs. This one has 3"):
+        TextClassifier(model, tokenizer, [0, 1])
+    with pytest.raises(ValueError, match="at least two different labels"):
+        TextClassifier(model, tokenizer, [1, 1, 0])
+    with pytest.raises(ValueError, match="does not know: 2. It knows 0, 1"):
+        classifier.evaluate(TEXTS[:1], [2])

@@ -1,0 +1,221 @@
+"""Encoding, sampling, padding and decoding with SentencePieceTokenizer."""
+
+import ast
+import doctest
+import importlib
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentencepiece_examples import (
+    CORPUS,
+    odd_texts,
+    small,
+    trained,
+)
+
+from keras_transformer.tokenizers.model_file import read_pieces
+
+
+def test_many_texts_encode_like_each_alone():
+    tokenizer = trained()
+    texts = [*CORPUS, *odd_texts()]
+    alone = [tokenizer.encode(text) for text in texts]
+    assert tokenizer.encode(texts) == alone
+    assert (
+        tokenizer.encode(iter(texts))
+        == tokenizer.encode(np.array(texts, object))
+        == alone
+    )
+    assert tokenizer.decode(alone) == [tokenizer.decode(ids) for ids in alone]
+    assert tokenizer.encode([]) == [] and tokenizer.encode("") == []
+
+
+def test_bos_eos_and_max_length():
+    tokenizer = trained()
+    body = tokenizer.encode(CORPUS[0])
+    assert tokenizer.encode(CORPUS[0], add_bos=True, add_eos=True) == [2, *body, 3]
+    assert tokenizer.encode(CORPUS[0], add_bos=True, max_length=3) == [2, *body[:2]]
+    assert tokenizer.encode(CORPUS[0], add_eos=True, max_length=3) == [*body[:2], 3]
+    cut = tokenizer.encode(["", CORPUS[0]], add_bos=True, add_eos=True, max_length=2)
+    assert cut == [[2, 3], [2, 3]]
+    assert tokenizer.encode(CORPUS[0], max_length=10**6) == body
+    pieces = tokenizer.encode(CORPUS[0], out_type=str, add_bos=True, add_eos=True)
+    assert pieces == ["<s>", *tokenizer.pieces(CORPUS[0]), "</s>"]
+    assert [tokenizer.piece_to_id(piece) for piece in pieces] == [2, *body, 3]
+    with pytest.raises(ValueError, match="at least 2.*max_length=1"):
+        tokenizer.encode(CORPUS[0], add_bos=True, add_eos=True, max_length=1)
+    with pytest.raises(ValueError, match="max_length=0"):
+        tokenizer.encode(CORPUS[0], max_length=0)
+    with pytest.raises(ValueError, match="out_type"):
+        tokenizer.encode(CORPUS[0], out_type="int")
+
+
+def test_pieces_and_ids_belong_together():
+    tokenizer = trained()
+    for id in range(tokenizer.vocabulary_size):
+        assert tokenizer.piece_to_id(tokenizer.id_to_piece(id)) == id
+    assert tokenizer.piece_to_id("no such piece") == tokenizer.unk_id
+    for id in (-1, tokenizer.vocabulary_size):
+        with pytest.raises(ValueError, match=f"Id {id} "):
+            tokenizer.id_to_piece(id)
+
+
+def test_pad_gives_one_int32_array():
+    tokenizer = small(pad_id=3)
+    for rows in ([[5, 6, 7], [], [8]], [np.array([5, 6, 7]), np.array([], int), (8,)]):
+        padded = tokenizer.pad(rows)
+        assert type(padded) is np.ndarray and padded.dtype == np.int32
+        assert padded.tolist() == [[5, 6, 7], [3, 3, 3], [8, 3, 3]]
+    left = tokenizer.pad([[5, 6], [7]], length=4, side="left")
+    assert left.tolist() == [[3, 3, 5, 6], [3, 3, 3, 7]]
+    assert tokenizer.pad([]).shape == (0, 0) and tokenizer.pad([[]], 2).shape == (1, 2)
+    assert tokenizer.pad(np.array([[5, 6]])).tolist() == [[5, 6]]
+    with pytest.raises(ValueError, match="3 ids.*max_length=2"):
+        tokenizer.pad([[5, 6, 7]], length=2)
+    with pytest.raises(ValueError, match="one row"):
+        tokenizer.pad([5, 6])
+    with pytest.raises(ValueError, match="side.*'both'"):
+        tokenizer.pad([[5]], side="both")
+    with pytest.raises(ValueError, match="Id -1 "):
+        tokenizer.pad([[5, -1]])
+
+
+def test_decode_drops_special_ids_and_stops_nowhere():
+    tokenizer = trained()
+    one, two = tokenizer.encode("어제"), tokenizer.encode("오늘")
+    ids = [2, *one, 3, 0, 0, *two, 3, 0]
+    assert tokenizer.decode(ids) == "어제 오늘"
+    for kind in (np.int64, np.int32, np.uint16):
+        assert tokenizer.decode(np.array(ids, kind)) == "어제 오늘"
+        assert tokenizer.decode(np.array([ids, ids], kind)) == ["어제 오늘"] * 2
+    assert tokenizer.decode([np.array(one), [], two]) == ["어제", "", "오늘"]
+    assert (
+        tokenizer.decode(list(np.array(one))) == tokenizer.decode(tuple(one)) == "어제"
+    )
+    assert tokenizer.decode([]) == "" and tokenizer.decode([[]]) == [""]
+    assert tokenizer.decode(np.zeros((0, 3), int)) == []
+    assert tokenizer.decode(one[0]) == tokenizer.decode(one[:1])
+
+
+@pytest.mark.parametrize("id", [-1, -100, 10**6])
+def test_ids_outside_the_vocabulary_are_named(id):
+    for ids in ([4, id], [[4], [5, id]], np.array([[4, id]])):
+        with pytest.raises(ValueError, match=f"Id {id} .*{trained().vocabulary_size}"):
+            trained().decode(ids)
+
+
+@pytest.mark.parametrize(
+    "ids", [[4.0], np.array([4.0]), ["가"], [[4], 5], [True], [None]]
+)
+def test_ids_that_are_no_integers_are_refused(ids):
+    with pytest.raises(TypeError, match="Ids must be integers"):
+        trained().decode(ids)
+
+
+@pytest.mark.parametrize(
+    "model_type, nbest", [("unigram", -1), ("unigram", 8), ("bpe", -1)]
+)
+def test_sampling_is_reproducible_with_a_seed_only(model_type, nbest):
+    tokenizer = trained(model_type=model_type)
+
+    def draw(texts=CORPUS, **arguments):
+        return tokenizer.encode(texts, sample=True, nbest=nbest, **arguments)
+
+    first = draw(seed=5)
+    again = [draw(), draw(), draw(seed=6)]
+    assert draw(seed=5) == first and draw(seed=5, texts=CORPUS[:9]) == first[:9]
+    assert all(other != first for other in again) and again[0] != again[1]
+    assert tokenizer.decode(first) == CORPUS
+    rows = draw(seed=5, add_bos=True, add_eos=True, max_length=4)
+    assert rows == [[2, *row[:2], 3] for row in first]
+    texts = {tuple(draw(CORPUS[0])) for _ in range(30)}
+    assert len(texts) > 1 and {tokenizer.decode(ids) for ids in texts} == {CORPUS[0]}
+    pieces = draw(CORPUS[0], seed=5, out_type=str)
+    assert [tokenizer.piece_to_id(p) for p in pieces] == draw(CORPUS[0], seed=5)
+
+
+def test_a_seed_gives_the_same_pieces_in_any_process():
+    text = "오늘 강가에서 만나고 기다리고"
+    arguments = dict(sample=True, out_type=str, alpha=0.5)
+    drawn = [
+        " ".join(trained(model_type="bpe").encode(text, seed=seed, **arguments))
+        for seed in range(3)
+    ]
+    assert drawn == DRAWN_IN_ANOTHER_PROCESS
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+@pytest.mark.parametrize("alpha, nbest", [(0.3, -1), (0.7, -1), (0.4, 4)])
+def test_a_seed_changes_no_probability(model_type, alpha, nbest):
+    tokenizer = trained(model_type=model_type, user_defined_symbols=("고",))
+    text, count = "만나고 던지고뷁ㅋㅋ", 3000
+    arguments = dict(sample=True, alpha=alpha, nbest=nbest, out_type=str)
+    theirs, ours = (
+        Counter(map(tuple, tokenizer.encode([text] * count, seed=seed, **arguments)))
+        for seed in (None, 0)
+    )
+    likely = [pieces for pieces, number in theirs.items() if number > 60]
+    assert likely
+    for pieces in likely:
+        share, expected = ours[pieces] / count, theirs[pieces] / count
+        assert abs(share - expected) < 5 * (2 * expected / count) ** 0.5, pieces
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_without_chance_a_seeded_draw_is_the_best_one(model_type, byte_fallback):
+    tokenizer = trained(
+        400,
+        model_type=model_type,
+        byte_fallback=byte_fallback,
+        user_defined_symbols=("<sep>", "한글"),
+    )
+    texts = [*CORPUS, "만나고<sep>한글 던지고", "<s> <pad>", *odd_texts()]
+    alpha = 0.0 if model_type == "bpe" else 500.0
+    drawn = tokenizer.encode(texts, sample=True, seed=0, alpha=alpha)
+    best = tokenizer.encode(texts)
+    # Unigram: equally good ways are equally likely.
+    scores = dict(enumerate(score for _, score, _ in read_pieces(tokenizer.serialized)))
+    for one, other, text in zip(drawn, best, texts, strict=True):
+        assert tokenizer.decode(one) == tokenizer.decode(other)
+        assert one == other or model_type == "unigram", text
+        sums = [sum(map(scores.get, ids)) for ids in (one, other)]
+        assert sums[0] == pytest.approx(sums[1], abs=0.02), text
+
+
+def test_sampling_that_cannot_be_is_refused():
+    for model_type in ("char", "word"):
+        with pytest.raises(ValueError, match="'unigram' or 'bpe'"):
+            trained(model_type=model_type).encode("오늘", sample=True)
+    for arguments in ({"alpha": -1}, {"alpha": float("nan")}, {"nbest": 0}):
+        with pytest.raises(ValueError, match=next(iter(arguments))):
+            trained().encode("오늘", sample=True, **arguments)
+    with pytest.raises(ValueError, match="seed=-1"):
+        trained().encode("오늘", sample=True, seed=-1)
+
+
+DRAWN_IN_ANOTHER_PROCESS = [
+    "▁오 늘 ▁ 강 가 에서 ▁ 만 나고 ▁기 다리 고",
+    "▁ 오 늘 ▁강 가 에서 ▁ 만 나고 ▁ 기 다리 고",
+    "▁오 늘 ▁ 강가 에서 ▁만 나 고 ▁기다리고",
+]
+MODULES = sorted(
+    path.stem
+    for path in Path(
+        importlib.import_module("keras_transformer.tokenizers").__path__[0]
+    ).glob("*.py")
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_tokenizers_need_no_keras_and_their_examples_run(name):
+    name = "keras_transformer.tokenizers" + ("" if name == "__init__" else f".{name}")
+    module = importlib.import_module(name)
+    for node in ast.walk(ast.parse(Path(module.__file__).read_text("utf-8"))):
+        names = [alias.name for alias in getattr(node, "names", [])]
+        assert not {"keras", "tensorflow", "torch", "jax"} & {
+            name.split(".")[0] for name in [*names, getattr(node, "module", None) or ""]
+        }
+    assert doctest.testmod(module).failed == 0
