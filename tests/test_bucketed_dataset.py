@@ -280,3 +280,31 @@ ROWS = [[1, 2], [3], [4, 5, 6]]
 def test_what_cannot_be_batched_is_refused(arguments, settings, error, message):
     with pytest.raises(error, match=message):
         BucketedDataset(*arguments, **settings)
+
+
+def test_redrawn_rows_come_in_the_next_epoch_and_keep_their_labels():
+    drawn = iter([[[9] * 3, [8] * 9, [7]], [[1], [2], [3]]])
+    data = BucketedDataset(
+        [[9, 9], [8, 8, 8, 8], [7]],
+        [90, 80, 70],
+        batch_size=1,
+        redraw=lambda: next(drawn),
+    )
+
+    def rows():
+        batches = [data[index] for index in range(len(data))]
+        return {int(y[0]): x[0][x[0] > 0].tolist() for x, y in batches}
+
+    assert rows() == {90: [9, 9], 80: [8] * 4, 70: [7]}
+    data.on_epoch_end()
+    assert rows()[80] == [8] * 4 and rows()[70] == [7] and set(rows()[90]) == {9}
+    data.on_epoch_end()
+    assert rows() == {90: [1], 80: [2], 70: [3]}
+
+
+def test_redraw_must_return_as_many_rows():
+    data = BucketedDataset([[1], [2]], [0, 1], redraw=lambda: [[1]])
+    with pytest.raises(ValueError, match="must return 2 sequences. It returned 1"):
+        data.on_epoch_end()
+    with pytest.raises(ValueError, match="`redraw` needs one input"):
+        BucketedDataset(([[1]], [[2]]), redraw=lambda: None)

@@ -1,6 +1,6 @@
 """Batches of near lengths, padded to a few edges."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 import numpy as np
@@ -47,6 +47,9 @@ class BucketedDataset(keras.utils.PyDataset):
         sample_weight: An array with a number for each row; a list of sequences
             with a weight for each label; or `"tokens"`: 1 for each label of a
             sequence, 0 for padding.
+        redraw: Function that returns other sequences for the same rows, called
+            after each epoch (subword regularization). A sequence longer than its
+            row's edge is cut off there. For one input, with labels a row.
         drop_remainder: Whether to leave out rows that fill no batch, in each epoch
             others of the longest bucket.
         workers: Must be 1. A batch takes a tenth of a millisecond to make, and with
@@ -91,6 +94,7 @@ class BucketedDataset(keras.utils.PyDataset):
         seed: int = 0,
         sample_weight: Sequence | str | None = None,
         drop_remainder: bool = False,
+        redraw: Callable[[], Sequence] | None = None,
         workers: int = 1,
     ):
         if workers != 1:
@@ -107,6 +111,7 @@ class BucketedDataset(keras.utils.PyDataset):
             )
         self.batch_size, self.max_tokens = batch_size, max_tokens
         self.shuffle, self.seed, self.drop_remainder = shuffle, seed, drop_remainder
+        self._redraw, self._pad_id = redraw, pad_id
         self._several = isinstance(sequences, tuple)
         inputs = sequences if self._several else (sequences,)
         self._inputs = [Ragged("sequences", rows, pad_id) for rows in inputs]
@@ -118,6 +123,10 @@ class BucketedDataset(keras.utils.PyDataset):
             )
         self._labels, self._label_input = self._as_labels(labels, pad_id)
         self._weights = self._as_weights(sample_weight)
+        if redraw is not None and (self._several or self._label_input is not None):
+            raise ValueError(
+                "`redraw` needs one input, and labels that are a number a row."
+            )
         limits = self._for_each_input("max_length", max_length)
         for stream, limit in zip(self._inputs, limits, strict=True):
             check_size("max_length", limit, optional=True)
@@ -158,6 +167,14 @@ class BucketedDataset(keras.utils.PyDataset):
 
     def on_epoch_end(self):
         """Make the batches of the next epoch."""
+        if self._redraw is not None:
+            rows = Ragged("redraw", self._redraw(), self._pad_id)
+            if len(rows) != len(self._inputs[0]):
+                raise ValueError(
+                    f"`redraw` must return {len(self._inputs[0])} sequences. It "
+                    f"returned {len(rows)}."
+                )
+            self._inputs = [rows]
         if self.shuffle:
             self._epoch += 1
             self._batches = self._plan()

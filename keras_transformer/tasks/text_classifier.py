@@ -1,6 +1,6 @@
 """Texts in, labels out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,24 +25,34 @@ from keras_transformer.visualization import (
     record_attention,
 )
 
-# What `from_texts` builds: the builder, and its settings beside the vocabulary.
+
+@dataclass(frozen=True)
+class Recipe:
+    """How `from_texts` builds a model, and how `fit` trains it by default."""
+
+    build: Callable
+    settings: dict
+    learning_rate: float = 1e-3
+    sampling: float | None = None
+
+
 RECIPES = {
-    "default": (
+    "default": Recipe(
         build_text_classifier,
         dict(
             embed_dim=128,
             num_heads=4,
             dense_dim=256,
             positions="learned",
-            pooling="mean",
-            dropout=0.3,
+            dropout=0.5,
         ),
+        learning_rate=5e-4,
+        sampling=0.2,
     ),
-    "chapter": (
-        build_text_classifier,
-        dict(embed_dim=128, num_heads=4, dense_dim=256),
+    "chapter": Recipe(
+        build_text_classifier, dict(embed_dim=128, num_heads=4, dense_dim=256)
     ),
-    "sentence-embedding": (
+    "sentence-embedding": Recipe(
         build_sentence_embedding_classifier,
         dict(
             embed_dim=100,
@@ -118,6 +128,7 @@ class TextClassifier:
             is that of probability 0.
         max_length: Most tokens of a text; longer ones are cut off. `None` for no
             limit.
+        recipe: The recipe whose way of training `fit` takes by default.
 
     Raises:
         ValueError: The parts do not fit one another.
@@ -138,7 +149,9 @@ class TextClassifier:
         labels: Sequence,
         *,
         max_length: int | None = None,
+        recipe: str = "chapter",
     ):
+        check_choice("recipe", recipe, tuple(RECIPES))
         labels = [plain(label) for label in labels]
         if len(labels) < 2 or len(set(labels)) != len(labels):
             raise ValueError(
@@ -163,6 +176,7 @@ class TextClassifier:
         self.tokenizer = tokenizer
         self.labels = labels
         self.max_length = max_length
+        self.recipe = recipe
 
     @classmethod
     def from_texts(
@@ -200,7 +214,7 @@ class TextClassifier:
                 "texts of at least two labels."
             )
         tokenizer = SentencePieceTokenizer.train(texts, vocabulary_size)
-        build, defaults = RECIPES[recipe]
+        build, defaults = RECIPES[recipe].build, RECIPES[recipe].settings
         if build is build_text_classifier:
             defaults = {**defaults, "sequence_length": max_length}
         model = build(
@@ -208,7 +222,7 @@ class TextClassifier:
             num_classes=1 if len(kinds) == 2 else len(kinds),
             **{**defaults, **settings},
         )
-        return cls(model, tokenizer, kinds, max_length=max_length)
+        return cls(model, tokenizer, kinds, max_length=max_length, recipe=recipe)
 
     def fit(
         self,
@@ -218,8 +232,9 @@ class TextClassifier:
         validation_data: tuple | None = None,
         epochs: int = 10,
         batch_size: int = 64,
-        learning_rate: float = 1e-3,
-        patience: int | None = 2,
+        learning_rate: float | None = None,
+        sampling: float | None = None,
+        patience: int | None = 3,
         checkpoint_folder=None,
         seed: int = 0,
         callbacks: Sequence = (),
@@ -234,9 +249,12 @@ class TextClassifier:
                 texts (equal texts on one side) is held back.
             epochs: Most passes over the texts.
             batch_size: Texts a batch.
-            learning_rate: Of the optimizer, Adam.
-            patience: Stop after so many epochs without a better validation loss,
-                and go back to the best; `None` to train all epochs.
+            learning_rate: Of the optimizer, Adam; the recipe's if not given.
+            sampling: Cut the texts into other pieces in each epoch (subword
+                regularization), the more so the smaller this is; 0.2 is usual. The
+                recipe's if not given.
+            patience: Stop after so many epochs without a better validation
+                accuracy, and go back to the best; `None` to train all epochs.
             checkpoint_folder: Where to keep the state after each epoch. A training
                 that was interrupted goes on from there when `fit` is called again
                 with the same folder; the folder is emptied when it is done.
@@ -251,9 +269,11 @@ class TextClassifier:
             TypeError, ValueError: Texts or labels that cannot be trained on.
         """
         keras.utils.set_random_seed(seed)
+        recipe = RECIPES[self.recipe]
+        sampling = recipe.sampling if sampling is None else sampling
         train, validation = hold_back(texts, labels, validation_data, seed)
         self.model.compile(
-            optimizer=keras.optimizers.Adam(learning_rate),
+            optimizer=keras.optimizers.Adam(learning_rate or recipe.learning_rate),
             loss="binary_crossentropy"
             if self.model.output_shape[-1] == 1
             else "sparse_categorical_crossentropy",
@@ -261,7 +281,7 @@ class TextClassifier:
         )
         return fit_model(
             self.model,
-            self._batches(*train, batch_size=batch_size, seed=seed),
+            self._batches(*train, batch_size=batch_size, seed=seed, sampling=sampling),
             self._batches(*validation, batch_size=256, shuffle=False),
             epochs=epochs,
             patience=patience,
@@ -354,6 +374,7 @@ class TextClassifier:
                 "task": type(self).__name__,
                 "labels": self.labels,
                 "max_length": self.max_length,
+                "recipe": self.recipe,
             },
             {"model.keras": self.model.save, "tokenizer.model": self.tokenizer.save},
         )
@@ -372,10 +393,11 @@ class TextClassifier:
             SentencePieceTokenizer.load(folder / "tokenizer.model"),
             settings["labels"],
             max_length=settings["max_length"],
+            recipe=settings["recipe"],
         )
 
-    def _encode(self, texts):
-        return self.tokenizer.encode(texts, max_length=self.max_length)
+    def _encode(self, texts, **settings):
+        return self.tokenizer.encode(texts, max_length=self.max_length, **settings)
 
     def _indices(self, labels):
         places = {label: index for index, label in enumerate(self.labels)}
@@ -387,5 +409,14 @@ class TextClassifier:
             )
         return np.array([places[label] for label in labels], "int32")
 
-    def _batches(self, texts, labels, **settings):
-        return BucketedDataset(self._encode(texts), self._indices(labels), **settings)
+    def _batches(self, texts, labels, *, sampling=None, **settings):
+        if sampling is None:
+            rows = self._encode(texts)
+        else:
+
+            def draw():
+                return self._encode(texts, sample=True, alpha=sampling)
+
+            rows = draw()
+            settings["redraw"] = draw
+        return BucketedDataset(rows, self._indices(labels), **settings)

@@ -21,7 +21,7 @@ def fit_model(
     if patience is not None:
         wired.append(
             keras.callbacks.EarlyStopping(
-                patience=patience, restore_best_weights=True, monitor="val_loss"
+                monitor="val_accuracy", patience=patience, restore_best_weights=True
             )
         )
     if checkpoint_folder is not None:
@@ -29,7 +29,7 @@ def fit_model(
         folder.mkdir(parents=True, exist_ok=True)
         wired.append(
             keras.callbacks.ModelCheckpoint(
-                folder / "best.keras", save_best_only=True, monitor="val_loss"
+                folder / "best.keras", save_best_only=True, monitor="val_accuracy"
             )
         )
         wired.append(keras.callbacks.BackupAndRestore(folder / "backup"))

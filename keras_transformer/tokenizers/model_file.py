@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import struct
 from pathlib import Path
 
 import sentencepiece as spm
@@ -11,7 +10,8 @@ import sentencepiece as spm
 # text to NFC before this model sees it".
 NFC_MARK = b"\xc2\x3e\x15keras_transformer:nfc"
 # Numbers of the fields: sentencepiece_model.proto in SentencePiece's source.
-PIECE, TRAINER, NORMALIZER = 1, 2, 3
+TRAINER, NORMALIZER = 2, 3
+UNIGRAM, BPE = 1, 2  # kinds of models
 
 
 def read_model(model) -> tuple[bytes, spm.SentencePieceProcessor]:
@@ -53,18 +53,10 @@ def write_model(path, serialized: bytes):
         temporary.unlink(missing_ok=True)
 
 
-def read_pieces(serialized: bytes):
-    """Yield piece, score and type of each id."""
-    for number, body in _fields(serialized):
-        if number == PIECE:
-            piece = {1: b"", 2: bytes(4), 3: 1, **dict(_fields(body))}
-            yield piece[1].decode(), struct.unpack("<f", piece[2])[0], piece[3]
-
-
-def read_settings(serialized: bytes) -> dict:
-    """Return the settings of training that encoding depends on."""
+def can_sample(serialized: bytes) -> bool:
+    """Whether a text can be cut in several ways: a unigram or a BPE model."""
     trainer = dict(_fields(dict(_fields(serialized)).get(TRAINER, b"")))
-    return {"model_type": trainer.get(3, 1), "byte_fallback": bool(trainer.get(35, 0))}
+    return trainer.get(3, UNIGRAM) in (UNIGRAM, BPE)
 
 
 def without_rule_path(serialized: bytes, path: str) -> bytes:

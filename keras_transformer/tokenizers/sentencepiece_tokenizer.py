@@ -1,5 +1,6 @@
 """SentencePiece: subword ids learned from raw text, and the text back from them."""
 
+import math
 import warnings
 
 from keras_transformer.tokenizers.checks import (
@@ -9,12 +10,16 @@ from keras_transformer.tokenizers.checks import (
     pad_rows,
 )
 from keras_transformer.tokenizers.decode_stream import DecodeStream
-from keras_transformer.tokenizers.model_file import NFC_MARK, read_model, write_model
+from keras_transformer.tokenizers.model_file import (
+    NFC_MARK,
+    can_sample,
+    read_model,
+    write_model,
+)
 from keras_transformer.tokenizers.sentencepiece_training import (
     SPECIAL_PIECES,
     train_model,
 )
-from keras_transformer.tokenizers.subword_sampling import SubwordSampler
 
 
 class SentencePieceTokenizer:
@@ -68,7 +73,6 @@ class SentencePieceTokenizer:
         self.vocabulary_size = self.vocab_size = size + (pad is None)
         self.pad_id = size if pad is None else pad
         self.unk_id, self.bos_id, self.eos_id = unk, bos, eos
-        self._sampler = None
 
     @classmethod
     def train(
@@ -205,7 +209,6 @@ class SentencePieceTokenizer:
         sample: bool = False,
         alpha: float = 0.1,
         nbest: int = -1,
-        seed: int | None = None,
     ):
         """Turn texts into ids; several texts are shared out among all cores.
 
@@ -217,12 +220,10 @@ class SentencePieceTokenizer:
             max_length: Most ids of a text, these two included; the text's end is cut
                 off, `eos_id` is not. `None` for no limit.
             sample: Whether to draw the pieces at random (subword regularization),
-                on one core.
+                anew in each call. SentencePiece's draws cannot be repeated.
             alpha: Unigram: the smaller, the more even the draw. BPE: share of merges
                 left out.
             nbest: Unigram: draw from so many best; -1 for all.
-            seed: Draws the same each time, in any process; no global seed is read or
-                set. `None`: a new draw in each call, some ten times faster.
 
         Returns:
             A list for one string, a list of lists for several.
@@ -245,12 +246,8 @@ class SentencePieceTokenizer:
             kept = check_integer("max_length", max_length, max(1, ends)) - ends
         single = isinstance(texts, str)
         texts = check_texts([texts] if single else texts, self.compose)
-        if sample:
-            if self._sampler is None:
-                self._sampler = SubwordSampler(self.serialized, self._processor)
-            rows = self._sampler.draw(texts, out_type, alpha, nbest, seed)
-        else:
-            rows = self._processor.encode(texts, out_type=out_type, num_threads=-1)
+        drawn = self._sampling(alpha, nbest) if sample else {"num_threads": -1}
+        rows = self._processor.encode(texts, out_type=out_type, **drawn)
         rows = [[*first, *row[:kept], *last] for row in rows]
         return rows[0] if single else rows
 
@@ -308,6 +305,21 @@ class SentencePieceTokenizer:
         if add and id is None:
             raise ValueError(f"`add_{name}=True`, but this model has no {name} piece.")
         return [id] if add else []
+
+    def _sampling(self, alpha, nbest):
+        """Check the settings of subword regularization, and name them as spm does."""
+        if not can_sample(self.serialized):
+            raise ValueError(
+                "`sample=True` needs a model of type 'unigram' or 'bpe': a text has "
+                "only one way to be cut into characters or words."
+            )
+        if not (math.isfinite(alpha) and alpha >= 0) or (nbest != -1 and nbest < 2):
+            raise ValueError(
+                "`alpha` must be at least 0, and `nbest` at least 2, or -1 for all. "
+                f"Received: alpha={alpha!r}, nbest={nbest!r}."
+            )
+        # One thread: the threads' draws are not independent.
+        return dict(enable_sampling=True, alpha=alpha, nbest_size=nbest, num_threads=1)
 
     def _text_ids(self, ids):
         dropped = (self.pad_id, self.bos_id, self.eos_id)

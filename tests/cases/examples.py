@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import keras
 import numpy as np
+import pytest
 
 import keras_transformer as kt
 
@@ -505,6 +506,21 @@ def public_layers():
         for name, value in named
         if inspect.isclass(value) and issubclass(value, keras.layers.Layer)
     }
+
+
+def quick(values, chosen=CORE):
+    """Mark all parameters but the chosen ones as slow.
+
+    The chosen ones hold each law for each class; the rest hold it for the variants.
+    """
+    return [
+        value
+        if value in chosen
+        else pytest.param(
+            *(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.slow
+        )
+        for value in values
+    ]
 
 
 def attending():

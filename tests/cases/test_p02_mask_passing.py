@@ -12,7 +12,7 @@ from keras import ops
 
 import keras_transformer as kt
 
-from .examples import block
+from .examples import block, quick
 from .helpers import array, assert_close, carried_mask, randomize
 
 SHORT = np.array([[5, 6, 7], [8, 9, 1]], "int32")
@@ -109,6 +109,19 @@ LOSING = {
 }
 
 
+QUICK = [
+    "none",
+    "dropout",
+    "norm",
+    "add",
+    "sequential",
+    "sequential-twice",
+    "our-block",
+    "our-feed-forward",
+    "user-residual",
+]
+
+
 class Chain(keras.Model):
     """Embedding, something, encoder, masked mean."""
 
@@ -144,7 +157,7 @@ def model_of(something, kind, help_with_mask=False):
 
 
 @pytest.mark.filterwarnings("ignore:.*does not support mask")
-@pytest.mark.parametrize("name", CARRYING)
+@pytest.mark.parametrize("name", quick(CARRYING, QUICK))
 def test_what_stands_between_keeps_the_mask(name):
     model = model_of(CARRYING[name], "subclassed")
     assert_close(model(PADDED), model(SHORT))
@@ -152,7 +165,8 @@ def test_what_stands_between_keeps_the_mask(name):
 
 @pytest.mark.filterwarnings("ignore:.*does not support mask")
 @pytest.mark.parametrize(
-    "name", ["none", "dropout", "add", "sequential", "functional", "our-block"]
+    "name",
+    quick(["none", "dropout", "add", "sequential", "functional", "our-block"], ["add"]),
 )
 def test_what_stands_between_keeps_the_mask_in_functional_models(name):
     model = model_of(CARRYING[name], "functional")
@@ -160,7 +174,7 @@ def test_what_stands_between_keeps_the_mask_in_functional_models(name):
 
 
 @pytest.mark.filterwarnings("ignore:.*does not support mask")
-@pytest.mark.parametrize("name", LOSING)
+@pytest.mark.parametrize("name", quick(LOSING, ["plus", "lambda"]))
 @pytest.mark.parametrize("kind", ["functional", "subclassed"])
 def test_padding_mask_helps_where_the_mask_is_lost(name, kind):
     model = model_of(LOSING[name], kind, help_with_mask=True)

@@ -14,7 +14,7 @@ from keras import ops
 import keras_transformer as kt
 from keras_transformer.ops import attention, masks
 
-from .examples import EXAMPLES, public_layers, shape
+from .examples import EXAMPLES, public_layers, quick, shape
 from .helpers import array, assert_close, first, randomize
 
 HIDDEN = 1
@@ -41,6 +41,14 @@ CASES = [
         "stack-cross": ["encoder_padding_mask", "cross_attention_mask"],
     }.items()
     for mask in masks_of or EXAMPLES[name].masks
+]
+
+
+QUICK = [
+    (name, argument)
+    for name, argument in CASES
+    if name in ("attention", "bahdanau", "self-attentive", "pooling", "block-llama")
+    or argument in ("encoder_padding_mask", "cross_attention_mask", "padding_mask")
 ]
 
 
@@ -73,7 +81,7 @@ def test_every_class_with_a_mask_is_tried():
     assert tried == {example.layer for example in EXAMPLES.values() if example.masks}
 
 
-@pytest.mark.parametrize(("name", "argument"), CASES)
+@pytest.mark.parametrize(("name", "argument"), quick(CASES, QUICK))
 def test_a_position_masked_false_has_no_influence(name, argument):
     layer, inputs = layer_and_inputs(name)
     mask, index = hiding(name, argument)
@@ -97,7 +105,7 @@ def test_a_position_masked_false_has_no_influence(name, argument):
         assert_close(ours, before, atol=0)
 
 
-@pytest.mark.parametrize(("name", "argument"), CASES)
+@pytest.mark.parametrize(("name", "argument"), quick(CASES, QUICK))
 def test_an_additive_mask_is_refused(name, argument):
     layer, inputs = layer_and_inputs(name)
     mask, _ = hiding(name, argument)
@@ -187,8 +195,7 @@ def test_a_mask_without_batch_axis_is_refused(name):
 
 
 @pytest.mark.parametrize("rank", [3, 4])
-@pytest.mark.parametrize("dtype", ["bool", "int32", "float32"])
-def test_attend_never_looks_at_false(rank, dtype):
+def test_attend_never_looks_at_false(rank):
     rng = np.random.default_rng(0)
     shapes = ((2, 3, 2, 4), (2, 5, 2, 4)) if rank == 4 else ((2, 3, 6), (2, 5, 6))
     query, key = (ops.convert_to_tensor(rng.normal(size=s), "float32") for s in shapes)
@@ -201,7 +208,7 @@ def test_attend_never_looks_at_false(rank, dtype):
         ours, expected = (
             first(
                 attention.attend(
-                    query, k, k, mask=mask.astype(dtype), return_weights=want
+                    query, k, k, mask=ops.convert_to_tensor(mask), return_weights=want
                 )
             )
             for k in (changed, key)

@@ -13,7 +13,7 @@ from keras import ops
 import keras_transformer as kt
 from keras_transformer.ops import attention
 
-from .examples import EXAMPLES, block
+from .examples import EXAMPLES, block, quick
 from .helpers import array, arrays, assert_close, copy_weights, first, randomize
 
 LENGTH = 17
@@ -97,6 +97,9 @@ SPECIAL = {
 }
 
 
+QUICK_SPECIAL = ["grouped", "values", "window-attention", "llama", "relative"]
+
+
 @pytest.fixture
 def flash(request):
     if request.param == "off":
@@ -161,8 +164,15 @@ CASES += [
 ]
 
 
+QUICK = [
+    case
+    for case in CASES
+    if case[0] == "attention" or sum(map(bool, case[1:])) in (0, 4)
+]
+
+
 @pytest.mark.parametrize("flash", ["off", "auto"], indirect=True)
-@pytest.mark.parametrize(("name", *OPTIONS), CASES)
+@pytest.mark.parametrize(("name", *OPTIONS), quick(CASES, QUICK))
 def test_the_future_changes_no_past(
     built, flash, name, rate, scores, padding, explicit
 ):
@@ -197,7 +207,7 @@ def test_the_future_changes_no_past(
             assert_nothing_above_the_diagonal(prefix[1])
 
 
-@pytest.mark.parametrize("name", SPECIAL)
+@pytest.mark.parametrize("name", quick(SPECIAL, QUICK_SPECIAL))
 def test_the_future_changes_no_past_of_special_layers(built, name):
     layer, call = built(name), SPECIAL[name][1]
     assert_past_is_untouched(call(layer, sentences()))
@@ -207,7 +217,9 @@ def test_the_future_changes_no_past_of_special_layers(built, name):
 
 
 @pytest.mark.parametrize("scores", [False, True])
-@pytest.mark.parametrize("name", ["attention", "decoder-only", "stack"])
+@pytest.mark.parametrize(
+    "name", quick(["attention", "decoder-only", "stack"], ["attention"])
+)
 def test_an_explicit_mask_and_causality_hide_what_either_hides(built, name, scores):
     layer, call = built(name), CAUSAL[name][1]
     x = sentences()[:2]
@@ -221,7 +233,7 @@ def test_an_explicit_mask_and_causality_hide_what_either_hides(built, name, scor
         assert_close(ours, layer(x, x, attention_mask=folded, **more))
 
 
-@pytest.mark.parametrize("name", ["decoder-only", "stack"])
+@pytest.mark.parametrize("name", quick(["decoder-only", "stack"], ["decoder-only"]))
 def test_a_causal_block_is_a_block_with_a_triangular_mask(built, name):
     causal, x = built(name), sentences()
     if name == "stack":
@@ -235,7 +247,7 @@ def test_a_causal_block_is_a_block_with_a_triangular_mask(built, name):
     assert np.abs(array(causal(x)) - array(free(x)))[:, :-1].max() > 1e-3
 
 
-@pytest.mark.parametrize("name", ["attention", "decoder-only"])
+@pytest.mark.parametrize("name", quick(["attention", "decoder-only"], ["attention"]))
 def test_scores_in_training_with_dropout_are_causal(built, name):
     layer, call = built(name, 0.5), CAUSAL[name][1]
     mask = np.ones((4, LENGTH, LENGTH), bool)
@@ -244,7 +256,7 @@ def test_scores_in_training_with_dropout_are_causal(built, name):
         assert_nothing_above_the_diagonal(call(layer, sentences(), **more)[1])
 
 
-@pytest.mark.parametrize("name", ["attention", "decoder-only"])
+@pytest.mark.parametrize("name", quick(["attention", "decoder-only"], ["attention"]))
 def test_the_future_changes_no_past_in_training_with_dropout(built, name):
     call = CAUSAL[name][1]
     outputs = []
@@ -263,19 +275,19 @@ def test_the_future_changes_no_past_in_training_with_dropout(built, name):
 
 
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
-@pytest.mark.parametrize("name", ["attention", "llama"])
+@pytest.mark.parametrize("name", quick(["attention", "llama"], ["attention"]))
 def test_the_future_changes_no_past_in_half_precision(dtype, name):
     layer = {
         "attention": lambda: kt.MultiHeadAttention(2, 4, dtype=dtype),
         "llama": lambda: EXAMPLES["block-llama"].make(dtype=dtype),
     }[name]()
     call = attend_to_itself if name == "attention" else decode
-    call(layer, sentences())
+    x = sentences()[:2, :5]  # which differ after position 0
+    layer.build(*[x.shape] * (2 if name == "attention" else 1))
     randomize(layer)
-    output = array(call(layer, sentences()))
-    for row, cut in enumerate(CUTS, 1):
-        past = slice(None, cut + 1)
-        np.testing.assert_array_equal(output[row, past], output[0, past])
+    output = array(call(layer, x))
+    np.testing.assert_array_equal(output[1, 0], output[0, 0])
+    assert np.abs(output[1, 1:] - output[0, 1:]).max() > 1e-2
 
 
 def test_causality_holds_in_predict_and_with_implicit_padding():
@@ -289,7 +301,7 @@ def test_causality_holds_in_predict_and_with_implicit_padding():
     assert np.abs(output[0, 2] - output[1, 2]).max() > 1e-3
 
 
-@pytest.mark.parametrize("name", ["decoder-only", "stack", "llama"])
+@pytest.mark.parametrize("name", quick(["decoder-only", "stack", "llama"], ["llama"]))
 def test_cached_steps_are_as_causal_as_the_full_pass(built, name):
     layer = built(name)
     x = sentences()[:2, :5]
@@ -305,7 +317,7 @@ def test_cached_steps_are_as_causal_as_the_full_pass(built, name):
 
 
 @pytest.mark.parametrize("scores", [False, True])
-@pytest.mark.parametrize(("queries", "keys"), [(3, 5), (5, 3)])
+@pytest.mark.parametrize(("queries", "keys"), quick([(3, 5), (5, 3)], [(3, 5)]))
 def test_unequal_lengths_are_causal_as_in_keras(queries, keys, scores):
     rng = np.random.default_rng(0)
     query = rng.normal(size=(2, queries, 8)).astype("float32")
@@ -322,7 +334,7 @@ def test_unequal_lengths_are_causal_as_in_keras(queries, keys, scores):
 @pytest.mark.parametrize("rank", [3, 4])
 @pytest.mark.parametrize("weights", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("biased", quick([False, True], [False]))
 def test_attend_is_causal_whatever_else_is_asked(rank, weights, masked, biased):
     rng = np.random.default_rng(0)
     time = 5

@@ -12,7 +12,7 @@ from keras import ops
 
 import keras_transformer as kt
 
-from .examples import CORE, EXAMPLES, block, public_layers, shape
+from .examples import CORE, EXAMPLES, block, public_layers, quick, shape
 from .helpers import array, arrays, assert_close, copy_weights, randomize
 
 POLICIES = ["float32", "mixed_float16", "mixed_bfloat16", "float64"]
@@ -42,21 +42,17 @@ def assert_dtypes(layer, result, policy):
     assert np.isfinite(array(result)).all()
 
 
-def sublayers(layer):
+def sublayers(layer, plugs=False):
     """Return the layers among a layer's attributes, for any backend."""
     attributes = {**vars(layer), **(vars(layer).get("_modules") or {})}
     found = [v for v in attributes.values() if isinstance(v, keras.layers.Layer)]
-    found = [v for v in found if not isinstance(v, PLUGS)]
-    return found + [deeper for inner in found for deeper in sublayers(inner)]
+    lists = [v for v in attributes.values() if isinstance(v, (list, tuple))]
+    found += [v for vs in lists for v in vs if isinstance(v, keras.layers.Layer)]
+    found = [v for v in found if plugs or not isinstance(v, PLUGS)]
+    return found + [deeper for inner in found for deeper in sublayers(inner, plugs)]
 
 
 PLUGS = (kt.RotaryEmbedding, kt.AlibiBias, kt.RelativePositionBias)
-# On JAX each dtype compiles every operation anew: one example of each class there.
-TRIED = [
-    name
-    for name in EXAMPLES
-    if name in CORE or name == "attention" or keras.backend.backend() != "jax"
-]
 
 
 @functools.cache
@@ -68,8 +64,10 @@ def full(name):
     return randomize(layer), inputs, layer(*inputs)
 
 
-@pytest.mark.parametrize("policy", POLICIES, indirect=True)
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize(
+    "policy", quick(POLICIES, ["mixed_float16", "mixed_bfloat16"]), indirect=True
+)
+@pytest.mark.parametrize("name", quick(EXAMPLES))
 def test_a_layer_of_its_own_dtype_computes_in_it(name, policy):
     reference, inputs, expected = full(name)
     layer = EXAMPLES[name].make(dtype=policy)
@@ -85,7 +83,7 @@ def test_a_layer_of_its_own_dtype_computes_in_it(name, policy):
         np.testing.assert_allclose(ours, theirs, atol=atol, rtol=atol)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", CORE)
 def test_a_layer_takes_a_policy_object_as_its_dtype(name):
     policy = keras.DTypePolicy("mixed_bfloat16")
     layer = EXAMPLES[name].make(dtype=policy)
@@ -96,7 +94,9 @@ def test_a_layer_takes_a_policy_object_as_its_dtype(name):
 
 
 @pytest.mark.parametrize("policy", POLICIES[1:], indirect=True)
-@pytest.mark.parametrize("name", ["attention", "bahdanau", "encoder", "decoder"])
+@pytest.mark.parametrize(
+    "name", quick(["attention", "bahdanau", "encoder", "decoder"], ["attention"])
+)
 def test_masks_of_every_dtype_and_scores_go_with_every_policy(name, policy):
     example = EXAMPLES[name]
     layer, inputs = example.make(dtype=policy), example.arrays()
@@ -124,56 +124,55 @@ def all_layers():
     """Return a model in which every public layer has a part in the result."""
     source = keras.Input((None,), dtype="int32")
     target = keras.Input((None,), dtype="int32")
+    places = keras.Input((None,), dtype="int32")
     embed = kt.PositionalEmbedding(9, 12, 8, encoding="sinusoidal")
-    plain = keras.layers.Embedding(12, 8)
     memory = kt.TransformerEncoder(**block(dropout=0.1))(embed(source))
-    memory = kt.TransformerStack(**block(num_layers=1, position_bias=kt.AlibiBias(2)))(
-        memory
-    )
-    x = kt.SinusoidalEncoding()(plain(target))
+    hops = kt.SelfAttentiveEmbedding(3, attention_dim=4, penalty=0.1)(memory)
+    x = kt.SinusoidalEncoding()(keras.layers.Embedding(12, 8)(target))
     x = kt.TransformerBlock(
         **block(causal=True, norm="rms", gated=True, rotary=kt.RotaryEmbedding())
     )(x)
     x = kt.TransformerStack(
-        **block(
-            num_layers=1,
-            position_bias=kt.RelativePositionBias(2, num_buckets=8, max_distance=12),
-        )
+        **block(num_layers=1, causal=True, position_bias=kt.AlibiBias(2))
     )(x)
+    bias = kt.RelativePositionBias(2, num_buckets=8, max_distance=12)(places, places)
+    x = kt.MultiHeadAttention(2, 4, dropout=0.1)(x, x, position_bias=bias)
     x = kt.TransformerDecoder(**block(dropout=0.1))(x, memory)
-    x = kt.MultiHeadAttention(2, 4, dropout=0.1)(x, memory)
     x = kt.FeedForward(8, 12)(x)
-    x = kt.BahdanauAttention(4)(x, memory)
-    x = kt.LuongAttention("general")(x, memory)
-    pooled = kt.SequencePooling()(x)
-    hops = kt.SelfAttentiveEmbedding(3, attention_dim=4, penalty=0.1)(x)
-    x = keras.layers.Concatenate()([pooled, keras.layers.Flatten()(hops)])
-    return keras.Model([source, target], keras.layers.Dense(1, dtype="float32")(x))
+    x = kt.BahdanauAttention(4)(x, memory) + kt.LuongAttention("general")(x, memory)
+    flat = [kt.SequencePooling()(x), keras.layers.Flatten()(hops)]
+    x = keras.layers.Dense(1, dtype="float32")(keras.layers.Concatenate()(flat))
+    return keras.Model([source, target, places], x)
 
 
 def test_the_model_of_all_layers_has_all_layers():
-    found = {type(deeper).__name__ for deeper in sublayers_of(all_layers())}
-    assert found >= set(public_layers()) - {"AlibiBias", "RelativePositionBias"}
+    parts = [
+        deeper
+        for layer in all_layers().layers
+        for deeper in [layer, *sublayers(layer, plugs=True)]
+    ]
+    assert {type(part).__name__ for part in parts} >= set(public_layers())
 
 
-def sublayers_of(model):
-    found = [deeper for layer in model.layers for deeper in [layer, *sublayers(layer)]]
-    # The rotary plug is a constructor's argument, not a part.
-    return [*found, kt.RotaryEmbedding()]
-
-
-@pytest.mark.parametrize("policy", POLICIES[1:], indirect=True)
+@pytest.mark.parametrize(
+    "policy", quick(POLICIES[1:], ["mixed_float16", "float64"]), indirect=True
+)
 def test_every_layer_trains_one_step_under_a_global_policy(policy):
     keras.config.set_dtype_policy(policy)
+    if policy == "float64":  # Keras adds up losses in floatx
+        keras.config.set_floatx(policy)
     model = randomize(all_layers())
     optimizer = keras.optimizers.SGD(0.1)
     if policy == "mixed_float16":  # else the first steps only search for a scale
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=64.0)
-    eager = keras.backend.backend() == "torch"
-    model.compile(optimizer, "mse", run_eagerly=eager)
-    ids = np.array([[5, 6, 7, 0], [5, 0, 0, 0]], "int32")
+    # The first failed in JAX's compiler, and JAX is quick only when compiled.
+    compiled = policy == "mixed_float16" or keras.backend.backend() == "jax"
+    model.compile(optimizer, "mse", run_eagerly=not compiled)
+    source = np.array([[5, 6, 7, 2, 0], [5, 4, 0, 0, 0]], "int32")
+    target = np.array([[5, 6, 7], [5, 4, 0]], "int32")
+    inputs = [source, target, np.array([[0, 1, 2]] * 2, "int32")]
     before = [array(weight).copy() for weight in model.trainable_variables]
-    loss = model.train_on_batch([ids, ids[:, :3]], np.ones((2, 1), "float32"))
+    loss = model.train_on_batch(inputs, np.ones((2, 1), "float32"))
     assert np.isfinite(loss)
     unmoved = []
     for weight, old in zip(model.trainable_variables, before, strict=True):
@@ -182,7 +181,7 @@ def test_every_layer_trains_one_step_under_a_global_policy(policy):
             unmoved.append(weight.path)
     # Adding one number to all keys of a softmax changes nothing: no gradient.
     assert all("key/bias" in path for path in unmoved), unmoved
-    output = model([ids, ids])
+    output = model(inputs)
     assert keras.backend.standardize_dtype(output.dtype) == "float32"
 
 
@@ -205,7 +204,7 @@ def test_large_scores_do_not_overflow_half_precision(policy):
     assert np.isfinite(array(layer(*inputs, attention_mask=mask))).all()
 
 
-@pytest.mark.parametrize("policy", [*HALF], indirect=True)
+@pytest.mark.parametrize("policy", quick(HALF, ["mixed_bfloat16"]), indirect=True)
 @pytest.mark.parametrize("name", ["block-llama"])
 def test_a_cache_of_the_compute_dtype_decodes_in_half_precision(name, policy):
     layer = EXAMPLES[name].make(dtype=policy)
@@ -224,7 +223,7 @@ def test_a_cache_of_the_compute_dtype_decodes_in_half_precision(name, policy):
     assert_close(np.concatenate(outputs, 1), array(layer(x)), atol=HALF[policy])
 
 
-@pytest.mark.parametrize("policy", [*HALF], indirect=True)
+@pytest.mark.parametrize("policy", ["mixed_bfloat16"], indirect=True)
 def test_a_projected_source_is_kept_in_the_compute_dtype(policy):
     layer = EXAMPLES["attention"].make(dtype=policy)
     query, value = EXAMPLES["attention"].arrays()
@@ -237,7 +236,9 @@ def test_a_projected_source_is_kept_in_the_compute_dtype(policy):
     assert_close(output, full, atol=HALF[policy])
 
 
-@pytest.mark.parametrize("policy", POLICIES, indirect=True)
+@pytest.mark.parametrize(
+    "policy", quick(POLICIES, ["mixed_bfloat16", "float64"]), indirect=True
+)
 def test_a_half_precision_layer_accepts_the_output_of_another_dtype(policy):
     # A float32 embedding before a layer of its own dtype, and the reverse.
     x = EXAMPLES["encoder"].arrays()[0]

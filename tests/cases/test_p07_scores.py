@@ -11,7 +11,7 @@ from keras import ops
 import keras_transformer as kt
 from keras_transformer.ops.cache import create_cache
 
-from .examples import CORE, attending, block, shape
+from .examples import CORE, attending, block, quick, shape
 from .helpers import array, arrays, assert_close, randomize
 
 ATTENDING = attending()
@@ -37,7 +37,7 @@ def assert_scores(name, scores, **sizes):
         assert np.all(score >= 0)
 
 
-@pytest.mark.parametrize("name", ATTENDING)
+@pytest.mark.parametrize("name", quick(ATTENDING))
 def test_scores_have_their_shape_and_change_no_output(name):
     layer, inputs = built(name)
     before = layer(*inputs)
@@ -50,7 +50,7 @@ def test_scores_have_their_shape_and_change_no_output(name):
     assert_close(after, before, atol=0)
 
 
-@pytest.mark.parametrize("setting", ["enable", "disable"])
+@pytest.mark.parametrize("setting", quick(["enable", "disable"], ["enable"]))
 @pytest.mark.parametrize("name", [name for name in CORE if name in ATTENDING])
 def test_scores_come_whatever_the_global_flash_setting(name, setting):
     layer, inputs = built(name)
@@ -75,7 +75,7 @@ def test_a_flash_setting_gives_scores_or_says_why_not(name, flash):
         assert_scores(name, result[1])
 
 
-@pytest.mark.parametrize("name", ATTENDING)
+@pytest.mark.parametrize("name", quick(ATTENDING))
 def test_symbolic_scores_have_the_shapes_of_real_ones(name):
     example = ATTENDING[name]
     output, scores = example.make()(*example.symbolic(), return_attention_scores=True)
@@ -147,7 +147,7 @@ def test_rows_over_allowed_keys_sum_to_one(name, arguments):
             assert np.all(array(hidden)[..., 2] == 0)
 
 
-@pytest.mark.parametrize("name", ["decoder", "stack-cross"])
+@pytest.mark.parametrize("name", quick(["decoder", "stack-cross"]))
 def test_a_decoder_gives_scores_over_itself_and_over_its_source(name):
     layer = ATTENDING[name].make()
     targets, source = ATTENDING[name].arrays(T=3, S=5)
@@ -167,7 +167,9 @@ def test_scores_in_training_are_those_before_dropout(name):
         np.testing.assert_allclose(array(score).sum(-1), 1, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["attention", "attention-values", "attention-grouped"])
+@pytest.mark.parametrize(
+    "name", quick(["attention", "attention-values", "attention-grouped"])
+)
 def test_the_output_is_the_scores_times_the_values(name):
     layer, inputs = built(name)
     output, scores = layer(*inputs, return_attention_scores=True)
@@ -206,7 +208,7 @@ def test_cached_calls_give_scores_over_the_whole_cache(length):
     assert isinstance(result[2], dict)
 
 
-@pytest.mark.parametrize("name", ["decoder-only", "stack"])
+@pytest.mark.parametrize("name", quick(["decoder-only", "stack"], ["decoder-only"]))
 def test_cached_blocks_give_scores_too(name):
     layer = ATTENDING[name].make(**({"causal": True} if name != "decoder-only" else {}))
     (x,) = ATTENDING[name].arrays()

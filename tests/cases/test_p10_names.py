@@ -97,7 +97,7 @@ def test_good_names_are_saved_and_loaded_in_a_folder_in_hangul(kind, tmp_path):
     folder.mkdir()
     model.save(folder / "번역기.keras")
     model.save_weights(folder / "번역기.weights.h5")
-    ids = np.array([[5, 6, 7]], "int32")
+    ids = np.array([[5, 6, 7], [8, 9, 0]], "int32")
     expected = model(ids)
     assert_close(keras.models.load_model(folder / "번역기.keras")(ids), expected)
     randomize(model, seed=1)

@@ -13,7 +13,7 @@ import keras_transformer as kt
 from keras_transformer.ops.cache import create_cache, write_cache
 from keras_transformer.ops.positions import sinusoids
 
-from .examples import CORE, EXAMPLES, block, shape
+from .examples import CORE, EXAMPLES, block, quick, shape
 from .helpers import array, arrays, assert_close, randomize
 
 LIMIT = 8
@@ -159,16 +159,7 @@ def test_sinusoids_equal_the_formula_at_any_width(layout, width):
         assert_close(array(added)[0], expected.astype("float32"), atol=5e-5)
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_every_layer_builds_on_an_unknown_length(name):
-    example = EXAMPLES[name]
-    result = example.make()(*example.symbolic())
-    none = {"B": None, "T": None, "S": None}
-    if isinstance(example.output, str):
-        assert tuple(result.shape) == shape(example.output, **none)
-
-
-@pytest.mark.parametrize("length", [1, 2, 7])
+@pytest.mark.parametrize("length", quick([1, 2, 5, 8], [1]))
 @pytest.mark.parametrize("name", CORE)
 def test_one_build_serves_every_length(name, length):
     example = EXAMPLES[name]
@@ -201,10 +192,10 @@ def test_positions_have_no_largest_length(name):
 def test_a_model_of_unknown_length_predicts_every_length():
     inputs = keras.Input((None,), dtype="int32")
     x = kt.PositionalEmbedding(LIMIT, 12, 8)(inputs)
-    x = kt.TransformerEncoder(**block(rotary=kt.RotaryEmbedding()))(x)
-    x = kt.TransformerStack(**block(num_layers=1, position_bias=kt.AlibiBias(2)))(x)
+    plugs = {"rotary": kt.RotaryEmbedding(), "position_bias": kt.AlibiBias(2)}
+    x = kt.TransformerStack(**block(num_layers=1, **plugs))(x)
     model = keras.Model(inputs, x)
-    for length in (2, 8):
+    for length in (3, 5):
         tokens = ids(length, batch=2)
         assert_close(model.predict(tokens, verbose=0), model(tokens))
 

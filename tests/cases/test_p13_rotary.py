@@ -11,7 +11,7 @@ import keras_transformer as kt
 from keras_transformer.ops.cache import create_cache
 from keras_transformer.ops.positions import rotary_angles, rotate
 
-from .examples import block
+from .examples import block, quick
 from .helpers import array, assert_close, copy_weights, randomize
 
 LAYOUTS = ["half", "interleaved"]
@@ -74,7 +74,7 @@ def test_one_turned_vector_is_known(layout, expected):
     np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("size", [2, 4, 6])
+@pytest.mark.parametrize("size", quick([2, 4, 6], [4]))
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("scaling", [None, LINEAR, LLAMA3])
 def test_turning_equals_multiplying_complex_numbers(size, layout, scaling):
@@ -197,11 +197,12 @@ def test_a_wavelength_that_is_not_positive_is_refused(wavelength):
         kt.RotaryEmbedding(max_wavelength=wavelength)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("groups", [None, 2, 1])
+@pytest.mark.parametrize(
+    ("layout", "groups"), [("half", None), ("interleaved", 2), ("half", 1)]
+)
 def test_attention_turns_queries_and_keys_and_not_values(layout, groups):
     plug = kt.RotaryEmbedding(layout=layout)
-    layer = kt.MultiHeadAttention(4, 6, rotary=plug, num_key_value_heads=groups)
+    layer = kt.MultiHeadAttention(4, 4, rotary=plug, num_key_value_heads=groups)
     x = np.random.default_rng(0).normal(size=(2, 5, 8)).astype("float32")
     layer(x, x)
     randomize(layer)
@@ -211,7 +212,7 @@ def test_attention_turns_queries_and_keys_and_not_values(layout, groups):
     repeat = 4 // (groups or 4)
     query, key = (plain(y, positions, layout) for y in (query, key))
     key, value = np.repeat(key, repeat, 2), np.repeat(value, repeat, 2)
-    logits = np.einsum("btnh,bsnh->bnts", query, key) / np.sqrt(6)
+    logits = np.einsum("btnh,bsnh->bnts", query, key) / 2
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     weights /= weights.sum(-1, keepdims=True)
     assert_close(scores, weights.astype("float32"))
@@ -244,12 +245,15 @@ def test_shifting_all_positions_changes_no_output(layout, shift):
 
 @pytest.mark.parametrize(
     ("kind", "layout", "given"),
-    [
-        ("attention", "half", False),
-        ("attention", "interleaved", True),
-        ("block", "interleaved", False),
-        ("stack", "half", True),
-    ],
+    quick(
+        [
+            ("attention", "half", False),
+            ("attention", "interleaved", True),
+            ("block", "interleaved", False),
+            ("stack", "half", True),
+        ],
+        [("attention", "half", False), ("attention", "interleaved", True)],
+    ),
 )
 def test_a_cached_step_at_position_p_is_row_p_of_the_full_pass(kind, layout, given):
     plug = kt.RotaryEmbedding(layout=layout, scaling=LLAMA3)
@@ -280,7 +284,7 @@ def test_a_cached_step_at_position_p_is_row_p_of_the_full_pass(kind, layout, giv
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16"])
 def test_angles_are_exact_at_high_positions_in_half_precision(layout, dtype):
     x = heads(time=3)
     positions = np.array([257, 1025, 4001], "int32")

@@ -3,7 +3,6 @@
 import ast
 import doctest
 import importlib
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +13,6 @@ from sentencepiece_examples import (
     small,
     trained,
 )
-
-from keras_transformer.tokenizers.model_file import read_pieces
 
 
 def test_many_texts_encode_like_each_alone():
@@ -117,72 +114,19 @@ def test_ids_that_are_no_integers_are_refused(ids):
 @pytest.mark.parametrize(
     "model_type, nbest", [("unigram", -1), ("unigram", 8), ("bpe", -1)]
 )
-def test_sampling_is_reproducible_with_a_seed_only(model_type, nbest):
+def test_samples_differ_and_mean_the_same_text(model_type, nbest):
     tokenizer = trained(model_type=model_type)
 
     def draw(texts=CORPUS, **arguments):
         return tokenizer.encode(texts, sample=True, nbest=nbest, **arguments)
 
-    first = draw(seed=5)
-    again = [draw(), draw(), draw(seed=6)]
-    assert draw(seed=5) == first and draw(seed=5, texts=CORPUS[:9]) == first[:9]
-    assert all(other != first for other in again) and again[0] != again[1]
-    assert tokenizer.decode(first) == CORPUS
-    rows = draw(seed=5, add_bos=True, add_eos=True, max_length=4)
-    assert rows == [[2, *row[:2], 3] for row in first]
+    assert draw() != draw() and tokenizer.decode(draw()) == CORPUS
+    rows = draw(add_bos=True, add_eos=True, max_length=4)
+    assert all(row[0] == 2 and row[-1] == 3 and len(row) <= 4 for row in rows)
     texts = {tuple(draw(CORPUS[0])) for _ in range(30)}
     assert len(texts) > 1 and {tokenizer.decode(ids) for ids in texts} == {CORPUS[0]}
-    pieces = draw(CORPUS[0], seed=5, out_type=str)
-    assert [tokenizer.piece_to_id(p) for p in pieces] == draw(CORPUS[0], seed=5)
-
-
-def test_a_seed_gives_the_same_pieces_in_any_process():
-    text = "오늘 강가에서 만나고 기다리고"
-    arguments = dict(sample=True, out_type=str, alpha=0.5)
-    drawn = [
-        " ".join(trained(model_type="bpe").encode(text, seed=seed, **arguments))
-        for seed in range(3)
-    ]
-    assert drawn == DRAWN_IN_ANOTHER_PROCESS
-
-
-@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
-@pytest.mark.parametrize("alpha, nbest", [(0.3, -1), (0.7, -1), (0.4, 4)])
-def test_a_seed_changes_no_probability(model_type, alpha, nbest):
-    tokenizer = trained(model_type=model_type, user_defined_symbols=("고",))
-    text, count = "만나고 던지고뷁ㅋㅋ", 3000
-    arguments = dict(sample=True, alpha=alpha, nbest=nbest, out_type=str)
-    theirs, ours = (
-        Counter(map(tuple, tokenizer.encode([text] * count, seed=seed, **arguments)))
-        for seed in (None, 0)
-    )
-    likely = [pieces for pieces, number in theirs.items() if number > 60]
-    assert likely
-    for pieces in likely:
-        share, expected = ours[pieces] / count, theirs[pieces] / count
-        assert abs(share - expected) < 5 * (2 * expected / count) ** 0.5, pieces
-
-
-@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
-@pytest.mark.parametrize("byte_fallback", [False, True])
-def test_without_chance_a_seeded_draw_is_the_best_one(model_type, byte_fallback):
-    tokenizer = trained(
-        400,
-        model_type=model_type,
-        byte_fallback=byte_fallback,
-        user_defined_symbols=("<sep>", "한글"),
-    )
-    texts = [*CORPUS, "만나고<sep>한글 던지고", "<s> <pad>", *odd_texts()]
-    alpha = 0.0 if model_type == "bpe" else 500.0
-    drawn = tokenizer.encode(texts, sample=True, seed=0, alpha=alpha)
-    best = tokenizer.encode(texts)
-    # Unigram: equally good ways are equally likely.
-    scores = dict(enumerate(score for _, score, _ in read_pieces(tokenizer.serialized)))
-    for one, other, text in zip(drawn, best, texts, strict=True):
-        assert tokenizer.decode(one) == tokenizer.decode(other)
-        assert one == other or model_type == "unigram", text
-        sums = [sum(map(scores.get, ids)) for ids in (one, other)]
-        assert sums[0] == pytest.approx(sums[1], abs=0.02), text
+    pieces = draw(CORPUS[0], out_type=str)
+    assert tokenizer.decode([tokenizer.piece_to_id(p) for p in pieces]) == CORPUS[0]
 
 
 def test_sampling_that_cannot_be_is_refused():
@@ -192,15 +136,8 @@ def test_sampling_that_cannot_be_is_refused():
     for arguments in ({"alpha": -1}, {"alpha": float("nan")}, {"nbest": 0}):
         with pytest.raises(ValueError, match=next(iter(arguments))):
             trained().encode("오늘", sample=True, **arguments)
-    with pytest.raises(ValueError, match="seed=-1"):
-        trained().encode("오늘", sample=True, seed=-1)
 
 
-DRAWN_IN_ANOTHER_PROCESS = [
-    "▁오 늘 ▁ 강 가 에서 ▁ 만 나고 ▁기 다리 고",
-    "▁ 오 늘 ▁강 가 에서 ▁ 만 나고 ▁ 기 다리 고",
-    "▁오 늘 ▁ 강가 에서 ▁만 나 고 ▁기다리고",
-]
 MODULES = sorted(
     path.stem
     for path in Path(

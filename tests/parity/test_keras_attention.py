@@ -340,7 +340,7 @@ def grouped_pair(key_value_heads, *shapes, **settings):
 @pytest.mark.parametrize(
     "kind", ["none", "query", "value", "attention", "causal", "everything"]
 )
-@pytest.mark.parametrize("key_value_heads", [1, 2, 4])
+@pytest.mark.parametrize("key_value_heads", [1, 2])
 def test_grouped_heads_equal_keras_in_self_attention(key_value_heads, kind):
     inputs = self_inputs()
     ours, theirs = grouped_pair(key_value_heads, *(x.shape for x in inputs))

@@ -241,14 +241,14 @@ def sinusoids_by_hand(places, width):
     return table
 
 
-@pytest.mark.parametrize("width", [1, 2, 7, 8, 13])
+@pytest.mark.parametrize("width", [1, 8, 13])
 def test_sinusoids_equal_the_papers_formula(width):
     places = np.array([0, 1, 2, 5, 11, 60])
     expected = sinusoids_by_hand(places, width)
     assert_same(positions.sinusoids(places, width), expected)
 
 
-@pytest.mark.parametrize("width", [2, 7, 8, 13])
+@pytest.mark.parametrize("width", [2, 13])
 def test_concatenated_sinusoids_are_all_sines_and_then_all_cosines(width):
     places = np.arange(12)
     interleaved = sinusoids_by_hand(places, width)
