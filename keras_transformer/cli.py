@@ -168,9 +168,19 @@ def _report(classifier, data, folder, part):
         print(f"{row.label} ({row.probability:.2f}, true {true})  {row.text[:70]}")
     print(f"\nmodel               {folder / 'model.keras'}")
     print(f"tokenizer           {folder / 'tokenizer.model'}")
-    picture = folder / "attention.png"
-    classifier.explain(texts[0]).plot(path=picture)
-    print(f"attention picture   {picture}")
+    print(f"attention picture   {_draw(classifier, texts, folder / 'attention.png')}")
+
+
+def _draw(classifier, texts, picture):
+    """Draw the attention of the first text that has tokens, if that can be done."""
+    text = next((text for text in texts if classifier.tokenizer.encode(text)), None)
+    if text is None:
+        return "none: no text has tokens"
+    try:
+        classifier.explain(text).plot(path=picture)
+    except ImportError as error:
+        return f"none: {error}"
+    return picture
 
 
 def _predict(options):
@@ -178,14 +188,17 @@ def _predict(options):
 
     classifier = TextClassifier.load(options.model)
     if options.texts is None:
-        texts = sys.stdin.read().splitlines()
+        text = sys.stdin.read()
     else:
-        texts = Path(options.texts).read_text(encoding="utf-8-sig").splitlines()
+        text = Path(options.texts).read_text(encoding="utf-8-sig")
+    texts = [line.removesuffix("\r") for line in text.split("\n")]
+    texts = texts[:-1] if texts[-1] == "" else texts
     table = classifier.predict(texts, table=True)
     for row in table.itertuples():
         print(f"{row.label}\t{row.probability:.4f}\t{row.text}")
     if options.explain:
-        classifier.explain(texts[0]).plot(path=options.explain)
+        picture = _draw(classifier, texts, options.explain)
+        print(f"attention picture   {picture}", file=sys.stderr)
 
 
 def _evaluate(options):

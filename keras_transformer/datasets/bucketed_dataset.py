@@ -103,8 +103,8 @@ class BucketedDataset(keras.utils.PyDataset):
                 f"over. Received: workers={workers!r}. Leave it out."
             )
         super().__init__()
-        check_size("batch_size", batch_size, optional=True)
-        check_size("max_tokens", max_tokens, optional=True)
+        batch_size = check_size("batch_size", batch_size, optional=True)
+        max_tokens = check_size("max_tokens", max_tokens, optional=True)
         if not isinstance(pad_id, (int, np.integer)):
             raise ValueError(
                 f"`pad_id` must be an integer. Received: pad_id={pad_id!r}."

@@ -41,7 +41,7 @@ class AlibiBias(BaseLayer):
 
     def __init__(self, num_heads: int, **kwargs):
         super().__init__(**kwargs)
-        check_size("num_heads", num_heads)
+        num_heads = check_size("num_heads", num_heads)
         self.num_heads = num_heads
 
     def build(self, query_positions_shape, key_positions_shape=None):

@@ -60,7 +60,7 @@ class BahdanauAttention(SingleHeadAttention):
         **kwargs,
     ):
         super().__init__(dropout=dropout, seed=seed, **kwargs)
-        check_size("units", units)
+        units = check_size("units", units)
         self.units = units
         self.query = keras.layers.Dense(
             units, use_bias=False, name="query", dtype=self.dtype_policy

@@ -26,15 +26,16 @@ def check_name(name: str | None):
         )
 
 
-def check_size(name: str, value, optional: bool = False):
-    """Refuse a size that is not a positive integer."""
+def check_size(name: str, value, optional: bool = False) -> int | None:
+    """Return a size as an int, and refuse what is not a positive integer."""
     if value is None and optional:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         raise ValueError(
             f"`{name}` must be a positive integer{' or None' if optional else ''}. "
             f"Received: {name}={value!r}."
         )
+    return int(value)
 
 
 def check_positive(name: str, value):
@@ -77,6 +78,25 @@ def as_integers(name: str, values):
             'keras.Input(shape, dtype="int32").'
         )
     return ops.cast(values, "int32")
+
+
+def check_plug(name: str, value):
+    """Refuse a plug that is not a layer."""
+    if value is not None and not isinstance(value, keras.layers.Layer):
+        raise ValueError(
+            f"`{name}` must be a layer, such as RotaryEmbedding() or AlibiBias(8), or "
+            f"None. Received: {name}={value!r}."
+        )
+
+
+def check_common(layer_class, settings: dict):
+    """Refuse settings that a layer would hand to its base class, and not save."""
+    unknown = sorted(set(settings) - {"name", "dtype", "trainable"})
+    if unknown:
+        raise ValueError(
+            f"{layer_class.__name__} has no setting {', '.join(map(repr, unknown))}. "
+            "TransformerBlock has every setting of a Transformer layer."
+        )
 
 
 def check_key_length(value, key):
@@ -140,9 +160,17 @@ class BaseLayer(keras.layers.Layer):
         config = super().get_config()
         for name in _constructor_arguments(type(self)):
             if name not in config:
-                value = getattr(self, name, getattr(self, f"_{name}", None))
-                config[name] = _serialize(name, value)
+                config[name] = _serialize(name, self._constructor_value(name))
         return config
+
+    def _constructor_value(self, name):
+        for attribute in (name, f"_{name}"):
+            if hasattr(self, attribute):
+                return getattr(self, attribute)
+        raise ValueError(
+            f"{type(self).__name__} must store its constructor argument {name!r} as "
+            f"`self.{name}`, so that a saved model keeps it."
+        )
 
     @classmethod
     def from_config(cls, config):
@@ -168,6 +196,20 @@ class BaseLayer(keras.layers.Layer):
         super().build_from_config(config)
         for path, mode in modes.items():
             _sublayer_at(self, path).quantize(mode)
+
+
+class CarriedMask(keras.layers.Layer):
+    """Return the padding mask (B, S) that a tensor carries; all `True` if none.
+
+    Keras shows a mask to the layers that a tensor passes through, to nobody else.
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def call(self, inputs, mask=None):
+        return ops.ones(ops.shape(inputs)[:2], "bool") if mask is None else mask
 
 
 def _is_number(value):

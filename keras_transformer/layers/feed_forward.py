@@ -51,8 +51,8 @@ class FeedForward(BaseLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        check_size("embed_dim", embed_dim)
-        check_size("dense_dim", dense_dim)
+        embed_dim = check_size("embed_dim", embed_dim)
+        dense_dim = check_size("dense_dim", dense_dim)
         self.embed_dim = embed_dim
         self.dense_dim = dense_dim
         self.activation = get_activation(activation)

@@ -67,7 +67,7 @@ class LuongAttention(SingleHeadAttention):
     ):
         super().__init__(dropout=dropout, seed=seed, **kwargs)
         check_choice("score", score, ("dot", "general", "concat"))
-        check_size("units", units, optional=True)
+        units = check_size("units", units, optional=True)
         if units is not None and score != "concat":
             raise ValueError(
                 "`units` is the width of the network that only score='concat' has. "

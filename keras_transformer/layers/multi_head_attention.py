@@ -5,13 +5,17 @@ from keras import ops
 
 from keras_transformer.layers.base import (
     BaseLayer,
+    CarriedMask,
     as_integers,
     check_key_length,
+    check_plug,
+    check_positive,
     check_rate,
     check_size,
 )
 from keras_transformer.ops import masks, positions
 from keras_transformer.ops.attention import attend
+from keras_transformer.ops.backend import static_size
 from keras_transformer.ops.cache import create_cache, write_cache
 
 
@@ -115,19 +119,24 @@ class MultiHeadAttention(BaseLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        check_size("num_heads", num_heads)
-        check_size("key_dim", key_dim)
-        check_size("value_dim", value_dim, optional=True)
+        num_heads = check_size("num_heads", num_heads)
+        key_dim = check_size("key_dim", key_dim)
+        value_dim = check_size("value_dim", value_dim, optional=True)
         for size in _as_tuple(output_shape):
             check_size("output_shape", size)
-        check_size("num_key_value_heads", num_key_value_heads, optional=True)
-        check_size("sliding_window", sliding_window, optional=True)
+        num_key_value_heads = check_size(
+            "num_key_value_heads", num_key_value_heads, optional=True
+        )
+        sliding_window = check_size("sliding_window", sliding_window, optional=True)
         check_rate("dropout", dropout)
         if num_key_value_heads is not None and num_heads % num_key_value_heads:
             raise ValueError(
                 "`num_heads` must be a multiple of `num_key_value_heads`. Received: "
                 f"num_heads={num_heads}, num_key_value_heads={num_key_value_heads}."
             )
+        check_plug("rotary", rotary)
+        if scale is not None:
+            check_positive("scale", scale)
         if rotary is not None and key_dim % 2:
             raise ValueError(
                 "`rotary` turns pairs of features and needs an even `key_dim`. "
@@ -203,13 +212,15 @@ class MultiHeadAttention(BaseLayer):
         check_key_length(value, key)
         growing = cache is not None and "position" in cache
         start = cache["position"] if growing else 0
-        mask = masks.key_padding(value_mask, key_mask)
         queries = self.query(query)  # (B, T, N, H)
         if cache is not None and not growing:
             keys, values = _as_heads(cache)
         else:
             keys = self.key(value if key is None else key)  # (B, S, K, H)
             values = self.value(value)  # (B, S, K, H')
+        mask = masks.key_padding(keys, value_mask=value_mask, key_mask=key_mask)
+        if cache is not None and not growing:
+            mask = masks.combine_masks(mask, masks.expand_mask(cache["mask"]))
 
         if positions is not None:
             positions = as_integers("positions", positions)
@@ -220,7 +231,7 @@ class MultiHeadAttention(BaseLayer):
             )
             keys = self.rotary(keys, positions if given else _slots(keys, start))
         if growing:
-            tokens = None if mask is None else mask[:, 0, 0]  # (B, T)
+            tokens = None if mask is None else mask[:, 0, 0]  # (1 or B, T)
             cache = write_cache(cache, keys, values, tokens)
             keys, values = _as_heads(cache)
             mask = masks.expand_mask(cache["mask"])
@@ -243,7 +254,7 @@ class MultiHeadAttention(BaseLayer):
             scale=self.scale,
             mask=mask,
             causal=use_causal_mask,
-            bias=_as_bias(position_bias),
+            bias=self._as_bias(position_bias),
             dropout=self.attention_dropout if training and self.dropout else None,
             return_weights=return_attention_scores,
             path=self.path,
@@ -254,20 +265,36 @@ class MultiHeadAttention(BaseLayer):
         extras += (cache,) if cache is not None else ()
         return (outputs, *extras) if extras else outputs
 
-    def precompute(self, value, key=None):
+    def precompute(self, value, key=None, value_mask=None):
         """Project a source once, for all steps of a decoder's cross-attention.
 
         Args:
             value: (B, S, E'), such as the encoder's outputs.
             key: (B, S, E''); `value` if not given.
+            value_mask: (B, S), `True` for tokens; the mask that `value` carries if
+                not given.
 
         Returns:
             A cache that never grows; pass it as `cache` with `value=None`.
         """
+        if not self.built:
+            raise ValueError(
+                f"Layer {self.name!r} must be built before a source is precomputed. "
+                "Call it once, or call its `build` with the shapes."
+            )
+        if self.rotary is not None:
+            raise ValueError(
+                f"Layer {self.name!r} has `rotary`, which is for a sequence that "
+                "attends to itself. A precomputed source is another one."
+            )
+        if value_mask is None:
+            value_mask = CarriedMask()(value)
+        value_mask = masks.as_boolean(value_mask, "value_mask", ranks=(2,))
         keys, values = self.key(value if key is None else key), self.value(value)
         return {
             "key": ops.transpose(keys, (0, 2, 1, 3)),
             "value": ops.transpose(values, (0, 2, 1, 3)),
+            "mask": value_mask,
         }
 
     def create_cache(self, batch_size: int, max_length: int) -> dict:
@@ -280,6 +307,20 @@ class MultiHeadAttention(BaseLayer):
             self._value_size,
             dtype=self.compute_dtype,
         )
+
+    def _as_bias(self, position_bias):
+        if position_bias is None:
+            return None
+        if isinstance(position_bias, dict):
+            position_bias = positions.alibi_bias(**position_bias)
+        heads = static_size(position_bias, 1) if len(position_bias.shape) == 4 else 0
+        if heads not in (None, 1, self.num_heads):
+            raise ValueError(
+                "`position_bias` must have 1 or num_heads heads on its axis 1, with "
+                f"num_heads={self.num_heads}, as in (batch, num_heads, query, key). "
+                f"Received shape {tuple(position_bias.shape)}."
+            )
+        return position_bias
 
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         output_shape = _as_tuple(self._output_shape) or (query_shape[-1],)
@@ -326,9 +367,3 @@ def _as_heads(cache):
 def _slots(heads, start=0):
     """Number the tokens of queries or keys (B, T, N, H) from `start` on."""
     return start + ops.arange(ops.shape(heads)[1], dtype="int32")
-
-
-def _as_bias(position_bias):
-    if isinstance(position_bias, dict):
-        return positions.alibi_bias(**position_bias)
-    return position_bias

@@ -63,9 +63,9 @@ class PositionalEmbedding(BaseLayer):
     ):
         # Keras would cast float ids to half precision, and 2909 become 2912.
         super().__init__(autocast=False, **kwargs)
-        check_size("sequence_length", sequence_length)
-        check_size("input_dim", input_dim)
-        check_size("output_dim", output_dim)
+        sequence_length = check_size("sequence_length", sequence_length)
+        input_dim = check_size("input_dim", input_dim)
+        output_dim = check_size("output_dim", output_dim)
         check_choice("encoding", encoding, ("learned", "sinusoidal"))
         known = isinstance(pad_id, int) and not isinstance(pad_id, bool)
         if pad_id is not None and not (known and 0 <= pad_id < input_dim):

@@ -53,9 +53,9 @@ class RelativePositionBias(BaseLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        check_size("num_heads", num_heads)
-        check_size("num_buckets", num_buckets)
-        check_size("max_distance", max_distance)
+        num_heads = check_size("num_heads", num_heads)
+        num_buckets = check_size("num_buckets", num_buckets)
+        max_distance = check_size("max_distance", max_distance)
         if bidirectional and num_buckets % 2:
             raise ValueError(
                 "`num_buckets` must be even, one half for each direction. Received: "

@@ -53,11 +53,12 @@ class SelfAttentiveEmbedding(BaseLayer):
         self, num_hops: int, attention_dim: int = 350, *, penalty: float = 0.0, **kwargs
     ):
         super().__init__(**kwargs)
-        check_size("num_hops", num_hops)
-        check_size("attention_dim", attention_dim)
-        if not penalty >= 0:
+        num_hops = check_size("num_hops", num_hops)
+        attention_dim = check_size("attention_dim", attention_dim)
+        if not isinstance(penalty, (int, float)) or not penalty >= 0:
             raise ValueError(
-                f"`penalty` must be at least 0. Received: penalty={penalty!r}."
+                "`penalty` must be a number of at least 0. Received: "
+                f"penalty={penalty!r}."
             )
         self.num_hops = num_hops
         self.attention_dim = attention_dim
@@ -79,14 +80,13 @@ class SelfAttentiveEmbedding(BaseLayer):
 
     def call(self, inputs, mask=None, inputs_mask=None, return_attention_scores=False):
         mask = inputs_mask if mask is None else mask
-        if mask is not None:
-            mask = masks.as_boolean(mask, "mask", ranks=(2,))[:, None, :]  # (B, 1, S)
+        mask = masks.key_padding(inputs, mask=mask)  # (B, 1, 1, S)
         sentences, annotations = attend(
             None,
             inputs,
             inputs,
             score=self._score,
-            mask=mask,
+            mask=None if mask is None else mask[:, 0],
             return_weights=True,
             path=self.path,
         )

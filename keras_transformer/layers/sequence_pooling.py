@@ -55,7 +55,7 @@ class SequencePooling(BaseLayer):
         mask = inputs_mask if mask is None else mask
         if mask is None:
             mask = ops.ones(ops.shape(inputs)[:2], "bool")
-        tokens = ops.expand_dims(masks.as_boolean(mask, "mask", ranks=(2,)), -1)
+        tokens = masks.key_padding(inputs, mask=mask)[:, 0, 0, :, None]  # (B, T, 1)
         zeros = ops.zeros_like(inputs)
         if self.mode == "mean":
             # Half precision cannot count beyond 2048 (float16) or 256 (bfloat16).

@@ -44,7 +44,7 @@ class SingleHeadAttention(BaseLayer):
     ):
         check_key_length(value, key)
         mask = masks.combine_masks(
-            masks.key_padding(value_mask, key_mask),
+            masks.key_padding(value, value_mask=value_mask, key_mask=key_mask),
             masks.pair_mask(attention_mask, query, value, ranks=(3,)),
         )
         context, weights = attend(

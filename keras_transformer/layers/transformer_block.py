@@ -5,6 +5,7 @@ import keras
 from keras_transformer.layers.base import (
     BaseLayer,
     check_choice,
+    check_plug,
     check_positive,
     check_rate,
     check_size,
@@ -118,12 +119,13 @@ class TransformerBlock(BaseLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        check_size("embed_dim", embed_dim)
-        check_size("num_heads", num_heads)
-        check_size("dense_dim", dense_dim)
-        check_size("key_dim", key_dim, optional=True)
+        embed_dim = check_size("embed_dim", embed_dim)
+        num_heads = check_size("num_heads", num_heads)
+        dense_dim = check_size("dense_dim", dense_dim)
+        key_dim = check_size("key_dim", key_dim, optional=True)
         check_rate("dropout", dropout)
         check_positive("layer_norm_epsilon", layer_norm_epsilon)
+        check_plug("rotary", rotary)
         check_choice("norm", norm, ("layer", "rms"))
         if key_dim is None and embed_dim % num_heads:
             raise ValueError(
@@ -213,7 +215,7 @@ class TransformerBlock(BaseLayer):
         training=None,
     ):
         mask = inputs_mask if mask is None else mask
-        cache = {} if cache is None else cache
+        cache = {} if cache is None else self._checked(cache)
         self._check_encoder(encoder_outputs, cache)
         scores, new_cache = {}, {}
 
@@ -271,7 +273,11 @@ class TransformerBlock(BaseLayer):
         return (x, *extras) if extras else x
 
     def create_cache(
-        self, batch_size: int, max_length: int, encoder_outputs=None
+        self,
+        batch_size: int,
+        max_length: int,
+        encoder_outputs=None,
+        encoder_padding_mask=None,
     ) -> dict:
         """Return an empty cache for decoding `max_length` tokens, prompt included.
 
@@ -280,6 +286,8 @@ class TransformerBlock(BaseLayer):
             max_length: Number of slots.
             encoder_outputs: (B, S, E'), projected here once for all steps; needed
                 with cross-attention.
+            encoder_padding_mask: (B, S), `True` for tokens of the source; the mask
+                that `encoder_outputs` carry if not given.
         """
         cache = {
             "self_attention": self.self_attention.create_cache(batch_size, max_length)
@@ -287,7 +295,7 @@ class TransformerBlock(BaseLayer):
         self._check_encoder(encoder_outputs, {})
         if self.cross_attention:
             cache["cross_attention"] = self.cross_attention_layer.precompute(
-                encoder_outputs
+                encoder_outputs, value_mask=encoder_padding_mask
             )
         return cache
 
@@ -300,6 +308,18 @@ class TransformerBlock(BaseLayer):
     def _after(self, norm, x, outputs):
         x = x + self.output_dropout(outputs)
         return x if self.normalize_first else norm(x)
+
+    def _checked(self, cache):
+        parts = {"self_attention"}
+        if self.cross_attention:
+            parts.add("cross_attention")
+        if not isinstance(cache, dict) or set(cache) != parts:
+            got = sorted(cache) if isinstance(cache, dict) else type(cache).__name__
+            raise ValueError(
+                f"`cache` of layer {self.name!r} must come from its own "
+                f"`create_cache`, with the parts {sorted(parts)}. Received: {got}."
+            )
+        return cache
 
     def _check_encoder(self, encoder_outputs, cache):
         given = encoder_outputs is not None or "cross_attention" in cache

@@ -1,5 +1,6 @@
 """The chapter's decoder layer."""
 
+from keras_transformer.layers.base import check_common
 from keras_transformer.layers.transformer_block import TransformerBlock
 
 
@@ -78,6 +79,7 @@ class TransformerDecoder(TransformerBlock):
         seed: int | None = None,
         **kwargs,
     ):
+        check_common(type(self), kwargs)
         super().__init__(
             embed_dim,
             num_heads,

@@ -1,5 +1,6 @@
 """The chapter's encoder layer."""
 
+from keras_transformer.layers.base import check_common
 from keras_transformer.layers.transformer_block import TransformerBlock
 
 
@@ -68,6 +69,7 @@ class TransformerEncoder(TransformerBlock):
         seed: int | None = None,
         **kwargs,
     ):
+        check_common(type(self), kwargs)
         super().__init__(
             embed_dim,
             num_heads,

@@ -2,7 +2,12 @@
 
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer, check_size, shifted_seed
+from keras_transformer.layers.base import (
+    BaseLayer,
+    check_plug,
+    check_size,
+    shifted_seed,
+)
 from keras_transformer.layers.transformer_block import TransformerBlock
 
 
@@ -103,7 +108,8 @@ class TransformerStack(BaseLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        check_size("num_layers", num_layers)
+        num_layers = check_size("num_layers", num_layers)
+        check_plug("position_bias", position_bias)
         bias_heads = getattr(position_bias, "num_heads", num_heads)
         if bias_heads != num_heads:
             raise ValueError(
@@ -184,8 +190,8 @@ class TransformerStack(BaseLayer):
         training=None,
     ):
         mask = inputs_mask if mask is None else mask
-        if cache is not None and encoder_outputs_mask is None:
-            encoder_outputs_mask = cache.get("encoder_mask")
+        if cache is not None:
+            self._check_cache(cache)
         position_bias = self._position_bias(inputs, cache)
         x, scores, block_caches = inputs, [], []
         for index, block in enumerate(self.blocks):
@@ -212,7 +218,7 @@ class TransformerStack(BaseLayer):
         if return_attention_scores:
             extras += (scores,)
         if cache is not None:
-            extras += (_stack_cache(block_caches, cache.get("encoder_mask")),)
+            extras += (_stack_cache(block_caches),)
         return (x, *extras) if extras else x
 
     def create_cache(
@@ -229,16 +235,28 @@ class TransformerStack(BaseLayer):
             max_length: Number of slots.
             encoder_outputs: (B, S, E'), projected here once for all steps; needed
                 with cross-attention.
-            encoder_padding_mask: (B, S), `True` for tokens of the source.
+            encoder_padding_mask: (B, S), `True` for tokens of the source; the mask
+                that `encoder_outputs` carry if not given.
         """
         caches = [
-            block.create_cache(batch_size, max_length, encoder_outputs)
+            block.create_cache(
+                batch_size, max_length, encoder_outputs, encoder_padding_mask
+            )
             for block in self.blocks
         ]
-        return _stack_cache(caches, encoder_padding_mask)
+        return _stack_cache(caches)
 
     def compute_output_shape(self, inputs_shape, encoder_outputs_shape=None):
         return tuple(inputs_shape)
+
+    def _check_cache(self, cache):
+        blocks = cache.get("blocks") if isinstance(cache, dict) else None
+        if blocks is None or len(blocks) != self.num_layers:
+            got = type(cache).__name__ if blocks is None else f"{len(blocks)} blocks"
+            raise ValueError(
+                f"`cache` of layer {self.name!r} must come from its own "
+                f"`create_cache`, for {self.num_layers} blocks. Received: {got}."
+            )
 
     def _position_bias(self, inputs, cache):
         if self.position_bias is None:
@@ -251,19 +269,15 @@ class TransformerStack(BaseLayer):
         return self.position_bias(query_positions, ops.arange(length, dtype="int32"))
 
 
-def _stack_cache(block_caches, encoder_mask):
+def _stack_cache(block_caches):
     """Keep once what the caches of all blocks have in common."""
     common = {key: block_caches[-1]["self_attention"][key] for key in _COMMON}
-    blocks = [
-        {
-            name: {key: value for key, value in part.items() if key not in _COMMON}
-            for name, part in cache.items()
-        }
-        for cache in block_caches
-    ]
-    # No None inside: the backends' loops take tensors only.
-    encoder = {} if encoder_mask is None else {"encoder_mask": encoder_mask}
-    return {**common, **encoder, "blocks": blocks}
+    blocks = []
+    for cache in block_caches:
+        own = cache["self_attention"]
+        own = {key: value for key, value in own.items() if key not in _COMMON}
+        blocks.append({**cache, "self_attention": own})
+    return {**common, "blocks": blocks}
 
 
 def _block_cache(cache, index):

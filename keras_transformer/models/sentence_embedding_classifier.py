@@ -50,13 +50,10 @@ def build_sentence_embedding_classifier(
     Source: Lin et al. 2017, https://arxiv.org/abs/1703.03130 (chapter: 2)
     """
     check_name(name)
-    for argument, size in {
-        "vocabulary_size": vocabulary_size,
-        "embed_dim": embed_dim,
-        "lstm_units": lstm_units,
-        "num_classes": num_classes,
-    }.items():
-        check_size(argument, size)
+    vocabulary_size = check_size("vocabulary_size", vocabulary_size)
+    embed_dim = check_size("embed_dim", embed_dim)
+    lstm_units = check_size("lstm_units", lstm_units)
+    num_classes = check_size("num_classes", num_classes)
     check_rate("dropout", dropout)
 
     ids = keras.Input((None,), dtype="int32", name="ids")

@@ -70,10 +70,15 @@ def build_text_classifier(
     Source: the chapter's section 12
     """
     check_name(name)
-    check_size("vocabulary_size", vocabulary_size)
-    check_size("num_layers", num_layers)
-    check_size("num_classes", num_classes)
+    vocabulary_size = check_size("vocabulary_size", vocabulary_size)
+    num_layers = check_size("num_layers", num_layers)
+    num_classes = check_size("num_classes", num_classes)
     check_rate("dropout", dropout)
+    if not 0 <= pad_id < vocabulary_size:
+        raise ValueError(
+            "`pad_id` must be an id below `vocabulary_size`. Received: pad_id="
+            f"{pad_id!r}, vocabulary_size={vocabulary_size}."
+        )
     check_choice("positions", positions, (None, "learned", "sinusoidal"))
     check_choice("pooling", pooling, ("mean", "max", "first"))
 

@@ -58,20 +58,34 @@ def compiled(function, model):
             f"`model` must be built before it is compiled, but {model.name!r} is "
             "not. Call it once, or call `model.build(shape)`."
         )
-    if keras.backend.backend() == "jax":
-        import jax
+    if keras.backend.backend() == "torch":
+        import torch
 
-        def stateless(values, *args):
-            mapping = list(zip(model.variables, values, strict=True))
-            with keras.StatelessScope(state_mapping=mapping):
-                return function(*args)
+        return torch.no_grad()(function)
+    variables, inner = None, None
 
-        jitted = jax.jit(stateless)
-        return lambda *args: jitted([v.value for v in model.variables], *args)
+    def run(*args):
+        nonlocal variables, inner
+        now = model.variables
+        # `quantize` and `enable_lora` put other variables in the old ones' place.
+        if variables is None or list(map(id, now)) != list(map(id, variables)):
+            variables, inner = now, _compile(function, now)
+        return inner(*args)
+
+    return run
+
+
+def _compile(function, variables):
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
         return tf.function(function, jit_compile=True, autograph=False)
-    import torch
+    import jax
 
-    return torch.no_grad()(function)
+    def stateless(values, *args):
+        mapping = list(zip(variables, values, strict=True))
+        with keras.StatelessScope(state_mapping=mapping):
+            return function(*args)
+
+    jitted = jax.jit(stateless)
+    return lambda *args: jitted([v.value for v in variables], *args)

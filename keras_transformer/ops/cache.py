@@ -46,14 +46,15 @@ def write_cache(cache: dict, key, value, mask=None) -> dict:
         cache: From `create_cache` or from an earlier call.
         key: New keys (B, T, K, H).
         value: New values (B, T, K, H).
-        mask: Boolean (B, T), `False` for padding among the new tokens; `None`
+        mask: Boolean (1 or B, T), `False` for padding among the new tokens; `None`
             if all are tokens.
 
     Returns:
         A new cache whose `position` is advanced by T.
 
     Raises:
-        ValueError: The heads do not fit the cache, or it has no room.
+        ValueError: The heads do not fit the cache, or it has no room. Inside a
+            compiled function the room cannot be checked: keep to `max_length`.
     """
     position, length = cache["position"], static_size(key, 1)
     for name, new in (("key", key), ("value", value)):
@@ -74,8 +75,8 @@ def write_cache(cache: dict, key, value, mask=None) -> dict:
                 f"The cache has {slots} slots, {used} of them used, and no room "
                 f"for {length} more tokens. Create it with a larger `max_length`."
             )
-    if mask is None:
-        mask = ops.ones(ops.shape(key)[:2], "bool")
+    mask = ops.ones((1, 1), "bool") if mask is None else mask
+    mask = ops.broadcast_to(mask, ops.shape(key)[:2])
     return {
         "key": _write(cache["key"], ops.transpose(key, (0, 2, 1, 3)), position, 2),
         "value": _write(

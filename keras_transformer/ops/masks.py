@@ -77,11 +77,12 @@ def as_boolean(mask, name: str, ranks: tuple[int, ...]):
         ranks: The ranks that are accepted.
 
     Returns:
-        The boolean mask. While tracing, values cannot be looked at: 1 is `True`
-        and all else, so every entry of an additive mask, `False`.
+        The boolean mask; of integers in a trace, whose values cannot be looked at,
+        1 is `True`.
 
     Raises:
-        ValueError: The rank is another, or there are values other than 0 and 1.
+        ValueError: The rank is another, there are values other than 0 and 1, or the
+            mask is of floats in a trace, where nobody can tell.
     """
     mask = ops.convert_to_tensor(mask)
     if len(mask.shape) not in ranks:
@@ -94,7 +95,14 @@ def as_boolean(mask, name: str, ranks: tuple[int, ...]):
     if keras.backend.standardize_dtype(mask.dtype) == "bool":
         return mask
     ones = ops.equal(mask, ops.ones_like(mask))
-    if not is_traced(mask):
+    if is_traced(mask):
+        if "float" in keras.backend.standardize_dtype(mask.dtype):
+            raise ValueError(
+                f"`{name}` must be boolean or of integers in a model or a compiled "
+                "function, where its values cannot be checked. Received floats. Use "
+                'keras.Input(shape, dtype="bool"), or pass `mask > 0`.'
+            )
+    else:
         binary = ops.logical_or(ones, ops.equal(mask, ops.zeros_like(mask)))
         if not bool(ops.convert_to_numpy(ops.all(binary))):
             raise ValueError(
@@ -115,19 +123,33 @@ def expand_mask(mask):
     return mask
 
 
-def key_padding(value_mask, key_mask=None):
-    """Check and combine the padding masks (B, S) of values and keys.
+def key_padding(keys, **given):
+    """Check and combine the padding masks of a sequence.
+
+    Args:
+        keys: Tensor (B, S, ...) whose padding they mark.
+        **given: The masks by name: (B, S) or (1, S), or `None`.
 
     Returns:
-        Mask (B, 1, 1, S), `None` if neither is given.
+        Mask (1 or B, 1, 1, S), `None` if neither is given.
+
+    Raises:
+        ValueError: A mask has another shape, or is no 0/1 mask.
     """
-    given = {"value_mask": value_mask, "key_mask": key_mask}
-    return combine_masks(
-        *(
-            None if mask is None else expand_mask(as_boolean(mask, name, ranks=(2,)))
-            for name, mask in given.items()
-        )
-    )
+    combined = None
+    for name, mask in given.items():
+        if mask is None:
+            continue
+        mask = as_boolean(mask, name, ranks=(2,))
+        for axis, alike in ((0, (1,)), (1, ())):
+            got, wanted = static_size(mask, axis), static_size(keys, axis)
+            if None not in (got, wanted) and got != wanted and got not in alike:
+                raise ValueError(
+                    f"`{name}` must have the shape (batch, time) of the sequence, "
+                    f"{tuple(keys.shape[:2])}. Received shape {tuple(mask.shape)}."
+                )
+        combined = combine_masks(combined, expand_mask(mask))
+    return combined
 
 
 def pair_mask(attention_mask, queries, keys, ranks=(3, 4)):

@@ -257,8 +257,9 @@ class TextClassifier:
                 accuracy, and go back to the best; `None` to train all epochs.
             checkpoint_folder: Where to keep the state after each epoch. A training
                 that was interrupted goes on from there when `fit` is called again
-                with the same folder; the folder is emptied when it is done.
-            seed: Seed of the order of the texts and of the held-back tenth.
+                with the same folder; the folder is removed when it is done.
+            seed: Seed of the order of the texts, of the held-back tenth and of the
+                dropout (`keras.utils.set_random_seed`); `sampling` has none.
             callbacks: Further Keras callbacks.
             verbose: As in Keras's `fit`.
 
@@ -298,7 +299,10 @@ class TextClassifier:
         if not texts:
             return np.zeros((0, len(self.labels)), "float32")
         batches = BucketedDataset(
-            self._encode(texts), batch_size=batch_size, shuffle=False
+            self._encode(texts),
+            batch_size=batch_size,
+            pad_id=self.tokenizer.pad_id,
+            shuffle=False,
         )
         outputs = batches.restore(self.model.predict(batches, verbose=verbose))
         if outputs.shape[-1] == 1:
@@ -419,4 +423,6 @@ class TextClassifier:
 
             rows = draw()
             settings["redraw"] = draw
-        return BucketedDataset(rows, self._indices(labels), **settings)
+        return BucketedDataset(
+            rows, self._indices(labels), pad_id=self.tokenizer.pad_id, **settings
+        )

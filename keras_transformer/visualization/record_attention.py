@@ -18,14 +18,14 @@ class AttentionRecord(Mapping):
     `"decoder/block_0/self_attention"`, not `"my_model/decoder/..."`.
     """
 
-    def __init__(self, model_name: str):
-        self._prefix = f"{model_name}/"
+    def __init__(self, model: keras.layers.Layer):
+        self._model = model
         self._weights: dict[str, list[np.ndarray]] = {}
 
-    def add(self, path: str, weights):
+    def add(self, path: str | None, weights):
         """Keep a copy of one call's weights."""
         weights = ops.convert_to_numpy(ops.cast(weights, "float32"))
-        path = path.removeprefix(self._prefix)
+        path = self._relative(path or "attention")
         self._weights.setdefault(path, []).append(np.array(weights))
 
     def __getitem__(self, path: str) -> list[np.ndarray]:
@@ -39,6 +39,15 @@ class AttentionRecord(Mapping):
 
     def __len__(self):
         return len(self._weights)
+
+    def _relative(self, path):
+        """Take the model's name off a path, not that of a layer called like it."""
+        first, _, rest = path.partition("/")
+        if first != self._model.name or not rest:
+            return path
+        layers = getattr(self._model, "layers", None)
+        inside = layers is None or rest.split("/")[0] in {x.name for x in layers}
+        return rest if inside else path
 
 
 @contextmanager
@@ -73,7 +82,7 @@ def record_attention(model):
             "`record_attention` needs a Keras model or layer. Received: "
             f"{type(model).__name__}."
         )
-    record = AttentionRecord(model.name)
+    record = AttentionRecord(model)
     token = recorder.set(record.add)
     try:
         yield record

@@ -301,7 +301,9 @@ def test_causality_holds_in_predict_and_with_implicit_padding():
     assert np.abs(output[0, 2] - output[1, 2]).max() > 1e-3
 
 
-@pytest.mark.parametrize("name", quick(["decoder-only", "stack", "llama"], ["llama"]))
+@pytest.mark.parametrize(
+    "name", quick(["decoder-only", "stack", "llama"], ["decoder-only"])
+)
 def test_cached_steps_are_as_causal_as_the_full_pass(built, name):
     layer = built(name)
     x = sentences()[:2, :5]

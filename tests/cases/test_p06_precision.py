@@ -185,7 +185,7 @@ def test_every_layer_trains_one_step_under_a_global_policy(policy):
     assert keras.backend.standardize_dtype(output.dtype) == "float32"
 
 
-@pytest.mark.parametrize("policy", [*HALF], indirect=True)
+@pytest.mark.parametrize("policy", quick(HALF, ["mixed_bfloat16"]), indirect=True)
 def test_scores_are_softmaxed_in_full_precision(policy):
     # 300 equal keys: sums of 1/300 in half precision drift.
     x = np.ones((1, 300, 8), "float32")

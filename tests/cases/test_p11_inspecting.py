@@ -76,7 +76,7 @@ def test_a_summary_of_an_unbuilt_or_nested_model_works(kind):
                 return self.encode(self.embed(ids))
 
         model = Own()
-        model(np.array([[5, 6]], "int32"))
+        model(np.array([[5, 6, 7], [8, 9, 1]], "int32"))
         assert "transformer_encoder" in summary(model)
 
 

@@ -18,6 +18,7 @@ from .helpers import array, arrays, assert_close, randomize
 
 LIMIT = 8
 ENCODINGS = ["learned", "sinusoidal"]
+POSITIONAL = ["positional", "sinusoidal", "rotary", "alibi", "relative"]
 
 
 def ids(length, batch=1):
@@ -160,7 +161,7 @@ def test_sinusoids_equal_the_formula_at_any_width(layout, width):
 
 
 @pytest.mark.parametrize("length", quick([1, 2, 5, 8], [1]))
-@pytest.mark.parametrize("name", CORE)
+@pytest.mark.parametrize("name", quick(CORE, POSITIONAL))
 def test_one_build_serves_every_length(name, length):
     example = EXAMPLES[name]
     layer = built(name)
@@ -179,7 +180,7 @@ def built(name):
     return layer
 
 
-@pytest.mark.parametrize("name", ["sinusoidal", "rotary", "alibi", "relative"])
+@pytest.mark.parametrize("name", POSITIONAL[1:])
 def test_positions_have_no_largest_length(name):
     example = EXAMPLES[name]
     sizes = {"B": 1, "T": 600, "S": 600}

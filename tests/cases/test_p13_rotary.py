@@ -198,7 +198,8 @@ def test_a_wavelength_that_is_not_positive_is_refused(wavelength):
 
 
 @pytest.mark.parametrize(
-    ("layout", "groups"), [("half", None), ("interleaved", 2), ("half", 1)]
+    ("layout", "groups"),
+    quick([("half", None), ("interleaved", 2), ("half", 1)], [("interleaved", 2)]),
 )
 def test_attention_turns_queries_and_keys_and_not_values(layout, groups):
     plug = kt.RotaryEmbedding(layout=layout)

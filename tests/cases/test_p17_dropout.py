@@ -122,6 +122,7 @@ def test_the_mean_of_many_training_passes_of_attention_is_the_inference(name):
     assert len(np.unique(rows)) > ROWS // 2  # each pass drew its own mask
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bahdanau"])
 def test_the_mean_of_many_training_contexts_is_the_inference(name):
     layer, inputs = built(name)
@@ -157,10 +158,7 @@ PATHS = {
 
 @pytest.mark.parametrize(
     ("name", "seed"),
-    quick(
-        [("block", None), *((name, 3) for name in PATHS)],
-        [("decoder", 3), ("stack", 3)],
-    ),
+    quick([("block", None), *((name, 3) for name in PATHS)], [("stack", 3)]),
 )
 def test_dropout_layers_of_one_layer_draw_masks_of_their_own(name, seed):
     # x + 2 m1 + 2 m2 + ...: equal masks would give only the extremes.
@@ -257,9 +255,9 @@ def test_compiled_steps_draw_new_masks():
 
 def test_heads_rows_and_queries_do_not_share_a_mask():
     layer = kt.MultiHeadAttention(2, 4, dropout=0.5)
-    x = np.ones((6, 5, 8), "float32")
+    x = np.ones((2, 5, 8), "float32")
     layer(x, x)
     randomize(layer)
     output = array(layer(x, x, training=True))
-    rows = output.reshape(30, 8)
+    rows = output.reshape(10, 8)
     assert len(np.unique(rows.round(5), axis=0)) > 5

@@ -74,7 +74,7 @@ def test_a_precomputed_source_equals_the_source():
         cache=layer.precompute(ops.convert_to_tensor(SOURCE)),
     )
     assert_close(outputs, expected)
-    assert set(cache) == {"key", "value"}
+    assert set(cache) == {"key", "value", "mask"}
 
 
 def randomize_attention():

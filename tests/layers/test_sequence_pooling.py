@@ -1,10 +1,10 @@
 import keras
 import numpy as np
 import pytest
-from support import check_layer
 
 import keras_transformer as kt
 from cases.helpers import array, assert_close
+from support import check_layer
 
 X = np.random.default_rng(0).normal(size=(3, 4, 8)).astype("float32") - 5
 MASK = np.array([[0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]], "bool")

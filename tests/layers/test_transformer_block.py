@@ -43,7 +43,7 @@ def test_encoder_outputs_and_cross_attention_belong_together():
         (dict(num_heads=3), "`embed_dim` must be a multiple.*embed_dim=8, num_heads=3"),
         (dict(activation="swash"), "`activation` must be .*activation='swash'"),
         (dict(norm="batch"), "`norm` must be one of 'layer', 'rms'.*norm='batch'"),
-        (dict(layer_norm_epsilon=0.0), "`layer_norm_epsilon` must be positive"),
+        (dict(layer_norm_epsilon=0.0), "`layer_norm_epsilon` must be a pos"),
         (dict(dropout=1.5), "`dropout` must be a rate"),
         (dict(dense_dim=True), "`dense_dim` must be a positive integer"),
     ],
@@ -78,3 +78,32 @@ def test_a_users_subclass_keeps_all_settings():
     again = Grown.from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
     assert (again.extra, again.dropout) == (3, 0.5)
+
+
+@pytest.mark.parametrize("layer", [kt.TransformerEncoder, kt.TransformerDecoder])
+def test_settings_that_would_not_be_saved_are_refused(layer):
+    with pytest.raises(ValueError, match="has no setting 'gated', 'norm'"):
+        layer(8, 2, 12, norm="rms", gated=True)
+
+
+class Forgetful(kt.TransformerEncoder):
+    """A user's subclass that does not store its argument."""
+
+    def __init__(self, extra, **kwargs):
+        super().__init__(**kwargs)
+
+
+def test_an_argument_that_was_not_stored_is_named():
+    layer = Forgetful(extra=3, embed_dim=8, num_heads=2, dense_dim=12)
+    with pytest.raises(ValueError, match="Forgetful must store .*'extra'"):
+        layer.get_config()
+
+
+@pytest.mark.parametrize("settings", [dict(rotary="half"), dict(num_heads=np.int64(2))])
+def test_plugs_are_layers_and_sizes_may_come_from_numpy(settings):
+    sizes = dict(embed_dim=8, num_heads=2, dense_dim=np.int32(12))
+    if "rotary" in settings:
+        with pytest.raises(ValueError, match="`rotary` must be a layer"):
+            kt.TransformerBlock(**{**sizes, **settings})
+    else:
+        assert kt.TransformerBlock(**{**sizes, **settings})(X).shape == X.shape

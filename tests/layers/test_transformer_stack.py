@@ -1,3 +1,4 @@
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -39,22 +40,34 @@ _FEED_FORWARD = ("intermediate", "gate", "feed_forward_output")
 _NORM = ("gamma", "beta")
 
 
-def test_attribute_names_in_saved_files_are_a_contract(tmp_path):
-    block = kt.TransformerBlock(8, 2, 16, cross_attention=True, gated=True)
-    held = {
-        name: type(getattr(block, name)).__name__
-        for name in dir(block)
-        if isinstance(getattr(block, name, None), keras.layers.Layer)
-    }
-    assert held == {
-        "self_attention": "MultiHeadAttention",
-        "self_attention_norm": "LayerNormalization",
-        "cross_attention_layer": "MultiHeadAttention",
-        "cross_attention_norm": "LayerNormalization",
-        "feed_forward": "FeedForward",
-        "feed_forward_norm": "LayerNormalization",
-        "output_dropout": "Dropout",
-    }
+def test_the_names_inside_saved_files_are_a_contract(tmp_path):
+    inputs, source = keras.Input((None, 8)), keras.Input((None, 8))
+    settings = dict(causal=True, cross_attention=True, gated=True, normalize_first=True)
+    outputs = kt.TransformerStack(1, 8, 2, 16, **settings)(inputs, source)
+    outputs = kt.BahdanauAttention(4)(outputs, source)
+    outputs = kt.LuongAttention("concat")(outputs, source)
+    model = keras.Model([inputs, source], kt.SelfAttentiveEmbedding(2, 4)(outputs))
+    model.save_weights(tmp_path / "model.weights.h5")
+    found = set()
+    with h5py.File(tmp_path / "model.weights.h5") as file:
+        file.visititems(
+            lambda name, item: found.add(name) if hasattr(item, "shape") else None
+        )
+    attention = [f"{name}/vars/{i}" for name in _PROJECTIONS for i in (0, 1)]
+    parts = [f"feed_forward/{name}/vars/{i}" for name in _FEED_FORWARD for i in (0, 1)]
+    for name in ("self_attention", "cross_attention_layer"):
+        parts += [f"{name}/{variable}" for variable in attention]
+    for name in ("self_attention", "cross_attention", "feed_forward"):
+        parts += [f"{name}_norm/vars/{i}" for i in (0, 1)]
+    block = "transformer_stack/blocks/transformer_block"
+    expected = {f"{block}/{name}" for name in parts}
+    expected |= {f"transformer_stack/final_norm_layer/vars/{i}" for i in (0, 1)}
+    expected |= {f"bahdanau_attention/{name}/vars/0" for name in ("query", "key")}
+    expected |= {f"luong_attention/vars/{i}" for i in (0, 1)}
+    expected |= {"bahdanau_attention/vars/0"}
+    views = "self_attentive_embedding"
+    expected |= {f"{views}/{name}/vars/0" for name in ("attention", "annotation")}
+    assert {name.removeprefix("layers/") for name in found} == expected
 
 
 @pytest.mark.parametrize("normalize_first", [False, True])

@@ -95,7 +95,7 @@ def test_a_full_cache_and_one_of_another_layer_are_refused():
         write_cache(cache, ops.ones((2, 1, 1, 4)), ops.ones((2, 1, 1, 4)))
 
 
-def test_compiled_sees_new_weights_and_keeps_the_layer_clean():
+def test_compiled_sees_new_weights():
     stack = make_stack("none", False)
     run = compiled(lambda x: stack(x), stack)
     inputs = ops.ones((1, 2, 8))
@@ -105,3 +105,50 @@ def test_compiled_sees_new_weights_and_keeps_the_layer_clean():
     assert np.abs(array(run(inputs)) - before).max() > 1e-4
     with pytest.raises(ValueError, match="must be built"):
         compiled(lambda x: x, kt.TransformerEncoder(8, 2, 4))
+
+
+def test_a_cache_keeps_the_mask_that_the_source_carries():
+    ids = np.array([[5, 6, 7, 0, 0], [3, 4, 5, 6, 7]])
+    source = kt.PositionalEmbedding(9, 12, 8)(ids)
+    targets = ops.convert_to_tensor(np.random.normal(size=(2, 3, 8)).astype("float32"))
+    for layer in (make_stack("none", True), kt.TransformerDecoder(8, 2, 12)):
+        full = layer(targets, source)
+        outputs, _ = layer(targets, cache=layer.create_cache(2, 4, source))
+        assert_close(outputs, full)
+
+
+def test_a_mask_of_one_row_is_written_for_all_rows():
+    layer = kt.MultiHeadAttention(2, 4)
+    x = ops.convert_to_tensor(np.random.normal(size=(2, 3, 8)).astype("float32"))
+    layer(x, x)
+    mask = ops.convert_to_tensor([[True, True, False]])
+    expected = layer(x, x, value_mask=mask)
+    outputs, cache = layer(x, x, value_mask=mask, cache=layer.create_cache(2, 4))
+    assert_close(outputs, expected)
+    assert array(cache["mask"]).astype(int).tolist() == [[1, 1, 0, 0]] * 2
+
+
+def test_caches_of_other_layers_are_refused():
+    stack = make_stack("none", False)
+    x = ops.ones((1, 1, 8))
+    with pytest.raises(ValueError, match="must come from its own `create_cache`"):
+        stack.blocks[0](x, cache=stack.create_cache(1, 4))
+    with pytest.raises(ValueError, match="for 2 blocks"):
+        stack(x, cache=stack.blocks[0].create_cache(1, 4))
+    with pytest.raises(ValueError, match="must be built before"):
+        kt.TransformerDecoder(8, 2, 12).create_cache(1, 4, ops.ones((1, 2, 8)))
+    rotary = kt.MultiHeadAttention(2, 4, rotary=kt.RotaryEmbedding())
+    rotary(x, x)
+    with pytest.raises(ValueError, match="attends to itself"):
+        rotary.precompute(x)
+
+
+def test_compiled_follows_variables_that_were_replaced():
+    stack = make_stack("none", False)
+    run = compiled(lambda x: stack(x), stack)
+    inputs = ops.convert_to_tensor(np.random.normal(size=(1, 3, 8)).astype("float32"))
+    run(inputs)
+    query = stack.blocks[0].self_attention.query
+    query.enable_lora(2)
+    query.lora_kernel_b.assign(ops.ones_like(query.lora_kernel_b))
+    assert_close(run(inputs), stack(inputs))

@@ -1,7 +1,9 @@
+import keras
 import numpy as np
 import pytest
 from keras import ops
 
+import keras_transformer as kt
 from cases.helpers import array
 from keras_transformer.ops import masks
 
@@ -52,3 +54,21 @@ def test_a_mask_of_another_rank_is_refused():
         masks.as_boolean(ops.ones((2, 3)), "my_mask", (3, 4))
     with pytest.raises(ValueError, match="must end in .* = .3, 5."):
         masks.pair_mask(ops.ones((1, 4, 5)), ops.ones((1, 3, 2)), ops.ones((1, 5, 2)))
+
+
+def test_a_padding_mask_of_another_length_is_refused():
+    with pytest.raises(ValueError, match=r"`my_mask` must have the shape .*\(2, 3\)"):
+        masks.key_padding(ops.ones((2, 3, 8)), my_mask=ops.ones((2, 4)))
+    with pytest.raises(ValueError, match="`my_mask` must have the shape"):
+        masks.key_padding(ops.ones((2, 3, 8)), my_mask=ops.ones((2, 1)))
+    assert masks.key_padding(ops.ones((2, 3)), a=ops.ones((1, 3)), b=None).shape[0] == 1
+
+
+def test_an_additive_mask_never_gets_through_a_model():
+    inputs, mask = keras.Input((None, 8)), keras.Input((None,))
+    # A compiled function cannot look at the values, so floats are refused as such;
+    # PyTorch compiles nothing and looks at each call.
+    with pytest.raises(ValueError, match="must be boolean"):
+        outputs = kt.TransformerEncoder(8, 2, 12)(inputs, padding_mask=mask)
+        model = keras.Model([inputs, mask], outputs)
+        model([np.ones((1, 3, 8), "float32"), np.array([[0, 0, -1e9]], "float32")])

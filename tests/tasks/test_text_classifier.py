@@ -198,3 +198,13 @@ def test_parts_that_do_not_fit_are_refused(classifier):
         TextClassifier(model, tokenizer, [1, 1, 0])
     with pytest.raises(ValueError, match="does not know: 2. It knows 0, 1"):
         classifier.evaluate(TEXTS[:1], [2])
+
+
+def test_the_padding_is_the_tokenizers():
+    keras.utils.set_random_seed(0)
+    tokenizer = SentencePieceTokenizer.train(TEXTS, 60, pad_id=3)
+    model = build_text_classifier(60, **SMALL, pad_id=3)
+    classifier = TextClassifier(model, tokenizer, [0, 1])
+    alone = classifier.predict_probabilities(GOOD[:1])
+    together = classifier.predict_probabilities([GOOD[0], " ".join(GOOD)])
+    np.testing.assert_allclose(alone[0], together[0], atol=1e-5)

@@ -7,7 +7,7 @@ from keras import layers
 
 import keras_transformer as kt
 from cases.helpers import array, assert_close
-from keras_transformer.ops.attention import is_recording
+from keras_transformer.ops.attention import attend, is_recording
 
 IDS = np.array([[5, 6, 7, 0], [3, 4, 0, 0]])
 
@@ -165,3 +165,21 @@ def test_nothing_is_kept_when_not_asked_for():
     before = len(record["encoder/self_attention"])
     model(IDS)
     assert not is_recording() and len(record["encoder/self_attention"]) == before
+
+
+def test_a_layer_called_like_its_model_keeps_its_name():
+    x = np.ones((1, 3, 8), "float32")
+    inputs = keras.Input((None, 8))
+    outputs = kt.TransformerEncoder(8, 2, 12, name="same")(inputs)
+    model = keras.Model(inputs, outputs, name="same")
+    with kt.record_attention(model) as record:
+        model(x)
+    assert list(record) == ["same/self_attention"]
+
+
+def test_attention_outside_a_layer_is_recorded_too():
+    layer = kt.MultiHeadAttention(2, 4)
+    x = keras.ops.ones((1, 3, 8))
+    with kt.record_attention(layer) as record:
+        attend(x, x, x)
+    assert record["attention"][0].shape == (1, 3, 3)
