@@ -8,7 +8,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from cases.examples import COMPLETE, EXAMPLES, Example, shape
+from cases.complete_examples import COMPLETE
+from cases.examples import EXAMPLES, Example, shape
 from cases.helpers import arrays, assert_close, randomize
 
 ALL = {**EXAMPLES, **{f"complete-{key}": value for key, value in COMPLETE.items()}}

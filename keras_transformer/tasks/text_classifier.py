@@ -14,16 +14,12 @@ from keras_transformer.models import (
     build_sentence_embedding_classifier,
     build_text_classifier,
 )
+from keras_transformer.tasks.explanation import Explanation
 from keras_transformer.tasks.folder import read_folder, write_folder
 from keras_transformer.tasks.texts import check_texts, hold_back, plain
 from keras_transformer.tasks.training import fit_model
 from keras_transformer.tokenizers import SentencePieceTokenizer
-from keras_transformer.visualization import (
-    AttentionRecord,
-    attention_table,
-    plot_attention,
-    record_attention,
-)
+from keras_transformer.visualization import record_attention
 
 
 @dataclass(frozen=True)
@@ -64,57 +60,6 @@ RECIPES = {
         ),
     ),
 }
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """What a classifier thought of one text, and where it looked.
-
-    Attributes:
-        text: The text.
-        tokens: Its pieces, as the model saw them.
-        label: The predicted label.
-        probabilities: Label -> probability.
-        attention: The `AttentionRecord` of the model's call.
-    """
-
-    text: str
-    tokens: list[str]
-    label: object
-    probabilities: dict
-    attention: AttentionRecord
-
-    def table(self, layer: str | None = None, head="mean") -> pd.DataFrame:
-        """Return a layer's weights, tokens on both axes; by default the last's."""
-        return attention_table(
-            self._weights(layer), self._rows(layer), **self._keys(layer), head=head
-        )
-
-    def plot(self, layer: str | None = None, head=None, path=None, **settings):
-        """Draw a layer's heads as a grid, or one `head`; see `plot_attention`."""
-        chance = self.probabilities[self.label]
-        title = settings.pop("title", f"{self.text}\n→ {self.label} ({chance:.2f})")
-        return plot_attention(
-            self._weights(layer),
-            self._rows(layer),
-            **self._keys(layer),
-            head=head,
-            path=path,
-            title=title,
-            **settings,
-        )
-
-    def _weights(self, layer):
-        return self.attention[list(self.attention)[-1] if layer is None else layer][0]
-
-    def _is_views(self, layer):
-        return self._weights(layer).ndim == 3  # the annotation matrix: views x tokens
-
-    def _rows(self, layer):
-        return None if self._is_views(layer) else self.tokens
-
-    def _keys(self, layer):
-        return {"key_tokens": self.tokens} if self._is_views(layer) else {}
 
 
 class TextClassifier:

@@ -4,7 +4,8 @@ import inspect
 
 import pytest
 
-from .examples import COMPLETE, CORE, EXAMPLES, public_layers, quick
+from .complete_examples import COMPLETE
+from .examples import CORE, EXAMPLES, public_layers, quick
 from .helpers import array
 
 

@@ -13,7 +13,8 @@ from keras import ops
 
 import keras_transformer as kt
 
-from .examples import COMPLETE, CORE, EXAMPLES, block, public_layers, quick
+from .complete_examples import COMPLETE
+from .examples import CORE, EXAMPLES, block, public_layers, quick
 from .helpers import assert_close, copy_weights, fresh_process, randomize
 
 ALL = {**{f"{n}-complete": e for n, e in COMPLETE.items()}, **EXAMPLES}

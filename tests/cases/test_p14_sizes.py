@@ -9,7 +9,8 @@ import pytest
 
 import keras_transformer as kt
 
-from .examples import COMPLETE, CORE, EXAMPLES, block, quick, shape
+from .complete_examples import COMPLETE
+from .examples import CORE, EXAMPLES, block, quick, shape
 from .helpers import array
 
 NONE = {"B": None, "T": None, "S": None}
