@@ -26,6 +26,15 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.skip(reason="runs with -m notebooks"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_compiling():
+    """Lets JAX leave out optimizations: most tests run tiny operations once."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        jax.config.update("jax_disable_most_optimizations", True)
+
+
 @pytest.fixture(autouse=True)
 def same_start():
     """Gives each test the same seed, and undoes its changes of dtype."""
