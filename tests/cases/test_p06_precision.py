@@ -55,6 +55,14 @@ def sublayers(layer, plugs=False):
 PLUGS = (kt.RotaryEmbedding, kt.AlibiBias, kt.RelativePositionBias)
 
 
+QUICK = [(name, "mixed_bfloat16") for name in CORE]
+QUICK += [
+    (name, policy)
+    for name in ("attention-grouped", "bahdanau", "luong-general", "positional")
+    for policy in ("mixed_float16", "float64")
+]
+
+
 @functools.cache
 def full(name):
     """Return a layer in float32 with random weights, its inputs and its output."""
@@ -65,9 +73,10 @@ def full(name):
 
 
 @pytest.mark.parametrize(
-    "policy", quick(POLICIES, ["mixed_float16", "mixed_bfloat16"]), indirect=True
+    ("name", "policy"),
+    quick([(name, policy) for name in EXAMPLES for policy in POLICIES], QUICK),
+    indirect=["policy"],
 )
-@pytest.mark.parametrize("name", quick(EXAMPLES))
 def test_a_layer_of_its_own_dtype_computes_in_it(name, policy):
     reference, inputs, expected = full(name)
     layer = EXAMPLES[name].make(dtype=policy)
