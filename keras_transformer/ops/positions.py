@@ -126,7 +126,7 @@ def relative_buckets(
     relative = ops.cast(relative, "int32")
     if bidirectional:
         num_buckets //= 2
-        side = ops.where(relative > 0, num_buckets, 0)
+        side = num_buckets * ops.cast(relative > 0, "int32")
         distance = ops.abs(relative)
     else:
         side = 0
