@@ -219,15 +219,6 @@ def test_bundled_data_is_found_when_installed(tmp_path, monkeypatch):
     assert load_reviews().train.attrs["files"] == [str(file.resolve())]
 
 
-def test_the_wheel_takes_the_data_along():
-    import tomllib
-
-    root = Path(__file__).resolve().parents[1]
-    settings = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
-    wheel = settings["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["force-include"] == {"data": "keras_transformer/data"}
-
-
 @pytest.mark.parametrize("place", ["", "nsmc"])
 @pytest.mark.parametrize("by_variable", [False, True])
 def test_nsmc_is_read_from_a_folder(tmp_path, monkeypatch, place, by_variable):

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 import keras_transformer as kt
+from keras_transformer.datasets import load_reviews
 
 LOAD_AND_PREDICT = """
 import sys
@@ -66,6 +67,7 @@ def check(jit_compile, folder):
 
 if __name__ == "__main__":
     assert "site-packages" in Path(kt.__file__).parts, kt.__file__
+    assert all(len(part) > 400 for part in load_reviews())  # the wheel has its data
     # On PyTorch jit_compile means torch.compile, which Keras leaves off by default.
     jits = [False] if keras.backend.backend() == "torch" else [True, False]
     with tempfile.TemporaryDirectory() as folder:
