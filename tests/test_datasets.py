@@ -3,7 +3,6 @@
 import gzip
 import sys
 import unicodedata
-from pathlib import Path
 
 import keras
 import numpy as np
