@@ -107,9 +107,12 @@ def _columns(command):
 
 def _train(options):
     from keras_transformer.tasks import TextClassifier
+    from keras_transformer.tasks.folder import check_free
 
+    if options.epochs < 1:
+        raise ValueError(f"--epochs must be at least 1. Received: {options.epochs}.")
+    folder = check_free(options.output)
     train, validation, test = _reviews(options)
-    folder = Path(options.output)
     working = folder.with_name(f".{folder.name}-training")
     if options.resume:
         classifier = TextClassifier.load(working / "task")

@@ -46,6 +46,11 @@ def test_train_evaluate_and_predict(reviews, tmp_path, capsys):
         (["train", "--data", "{reviews}", "--text-column", "review"], "review"),
         (["evaluate", "nowhere", "{reviews}"], "'nowhere' is not a saved"),
         (["predict", "{folder}"], "is not a saved TextClassifier"),
+        (["train", "--data", "{reviews}", "--output", "{folder}"], "not a saved task"),
+        (
+            ["train", "--data", "{reviews}", "--epochs", "0"],
+            "--epochs must be",
+        ),
         (["train", "--resume", "--output", "{folder}/new"], "is not a saved"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What every layer has in common: its config, its name, its masks."""
+"""What every layer and model has in common: its config, its name, its masks."""
 
 import inspect
 import re
@@ -80,6 +80,23 @@ def as_integers(name: str, values):
     return ops.cast(values, "int32")
 
 
+def check_positions(positions, inputs):
+    """Return positions (T,) or (1 or B, T) of `inputs` (B, T, ...) as int32."""
+    positions = as_integers("positions", positions)
+    rank = len(positions.shape)
+    got = [static_size(positions, axis) for axis in range(rank)]
+    time, batch = static_size(inputs, 1), static_size(inputs, 0)
+    fits = rank in (1, 2) and (None in (got[-1], time) or got[-1] == time)
+    if fits and rank == 2:
+        fits = None in (got[0], batch) or got[0] in (1, batch)
+    if not fits:
+        raise ValueError(
+            "`positions` must have the shape (time,) or (batch, time) of the tokens, "
+            f"{tuple(inputs.shape[:2])}. Received shape {tuple(positions.shape)}."
+        )
+    return positions
+
+
 def check_plug(name: str, value):
     """Refuse a plug that is not a layer."""
     if value is not None and not isinstance(value, keras.layers.Layer):
@@ -116,8 +133,12 @@ def shifted_seed(seed: int | None, shift: int) -> int | None:
     return None if seed is None else seed + shift
 
 
-class BaseLayer(keras.layers.Layer):
-    """A layer whose config is read off its constructor's signature.
+def _is_ours(cls):
+    return cls.__module__.split(".")[0] == PACKAGE
+
+
+class Base:
+    """Put before a Keras class: its config is read off its constructor's signature.
 
     A subclass stores each constructor argument under its own name (or with a
     leading underscore), makes its sublayers in `__init__`, builds them in
@@ -195,7 +216,17 @@ class BaseLayer(keras.layers.Layer):
         modes = config.pop("quantized", {})
         super().build_from_config(config)
         for path, mode in modes.items():
-            _sublayer_at(self, path).quantize(mode)
+            sublayer = _sublayer_at(self, path)
+            if sublayer.quantization_mode is None:  # a plug may have done it itself
+                sublayer.quantize(mode)
+
+
+class BaseLayer(Base, keras.layers.Layer):
+    """A layer of this library."""
+
+
+class BaseModel(Base, keras.Model):
+    """A model of this library; it may hold attributes that Keras does not track."""
 
 
 class CarriedMask(keras.layers.Layer):
@@ -214,10 +245,6 @@ class CarriedMask(keras.layers.Layer):
 
 def _is_number(value):
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-
-
-def _is_ours(cls):
-    return cls.__module__.split(".")[0] == PACKAGE
 
 
 def _constructor_arguments(cls):
@@ -266,7 +293,7 @@ def _sublayers(layer):
 def _quantization_modes(layer):
     modes = {}
     for path, sublayer in _sublayers(layer):
-        if isinstance(sublayer, BaseLayer):
+        if isinstance(sublayer, Base):
             inner = _quantization_modes(sublayer)
             modes.update({f"{path}/{key}": mode for key, mode in inner.items()})
         elif sublayer.quantization_mode is not None:

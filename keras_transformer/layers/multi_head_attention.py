@@ -16,7 +16,7 @@ from keras_transformer.layers.base import (
 from keras_transformer.ops import masks, positions
 from keras_transformer.ops.attention import attend
 from keras_transformer.ops.backend import static_size
-from keras_transformer.ops.cache import create_cache, write_cache
+from keras_transformer.ops.cache import create_cache, next_positions, write_cache
 
 
 class MultiHeadAttention(BaseLayer):
@@ -72,8 +72,8 @@ class MultiHeadAttention(BaseLayer):
         use_causal_mask: Whether a query sees no later key.
         position_bias: Added to the scores: broadcastable to (B, N, T, S), or
             what `AlibiBias` returns.
-        positions: Positions (T,) or (B, T) of the tokens for `rotary`; counted from
-            the cache's position if not given.
+        positions: Positions (T,) or (B, T) of the tokens, for `rotary` and
+            `sliding_window`; counted on from the tokens in the cache if not given.
         cache: From `create_cache`, from an earlier call or from `precompute`.
 
     Returns:
@@ -210,8 +210,7 @@ class MultiHeadAttention(BaseLayer):
         mask=None,  # `query_mask`, under the name from which Keras hands it on
     ):
         check_key_length(value, key)
-        growing = cache is not None and "position" in cache
-        start = cache["position"] if growing else 0
+        growing = cache is not None and "slot" in cache
         queries = self.query(query)  # (B, T, N, H)
         if cache is not None and not growing:
             keys, values = _as_heads(cache)
@@ -222,30 +221,33 @@ class MultiHeadAttention(BaseLayer):
         if cache is not None and not growing:
             mask = masks.combine_masks(mask, masks.expand_mask(cache["mask"]))
 
+        tokens = None if mask is None else mask[:, 0, 0]  # (1 or B, S)
         if positions is not None:
             positions = as_integers("positions", positions)
+        elif growing:
+            positions = next_positions(cache, ops.shape(keys)[1], tokens)
+        places = [
+            _count(x) if positions is None else positions for x in (queries, keys)
+        ]
         if self.rotary is not None:
-            given = positions is not None
-            queries = self.rotary(
-                queries, positions if given else _slots(queries, start)
-            )
-            keys = self.rotary(keys, positions if given else _slots(keys, start))
+            queries = self.rotary(queries, places[0])
+            keys = self.rotary(keys, places[1])
+        slot = 0
         if growing:
-            tokens = None if mask is None else mask[:, 0, 0]  # (1 or B, T)
-            cache = write_cache(cache, keys, values, tokens)
+            slot = cache["slot"]
+            cache = write_cache(cache, keys, values, positions, tokens)
             keys, values = _as_heads(cache)
-            mask = masks.expand_mask(cache["mask"])
+            mask, places[1] = masks.expand_mask(cache["mask"]), cache["positions"]
 
         mask = masks.combine_masks(mask, masks.pair_mask(attention_mask, queries, keys))
-        if self.sliding_window is not None or (use_causal_mask and growing):
+        if self.sliding_window is not None:
             near = masks.position_mask(
-                _slots(queries, start),
-                _slots(keys),
-                causal=use_causal_mask,
-                window=self.sliding_window,
+                *places, causal=False, window=self.sliding_window
             )
             mask = masks.combine_masks(mask, near)
-            use_causal_mask = False
+        if growing and use_causal_mask:
+            past = masks.position_mask(slot + _count(queries), _count(keys))
+            mask, use_causal_mask = masks.combine_masks(mask, past), False
 
         outputs, scores = attend(
             queries,
@@ -364,6 +366,6 @@ def _as_heads(cache):
     return (ops.transpose(cache[name], (0, 2, 1, 3)) for name in ("key", "value"))
 
 
-def _slots(heads, start=0):
-    """Number the tokens of queries or keys (B, T, N, H) from `start` on."""
-    return start + ops.arange(ops.shape(heads)[1], dtype="int32")
+def _count(heads):
+    """Number the tokens of queries or keys (B, T, N, H)."""
+    return ops.arange(ops.shape(heads)[1], dtype="int32")

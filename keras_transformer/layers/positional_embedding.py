@@ -7,6 +7,7 @@ from keras_transformer.layers.base import (
     BaseLayer,
     as_integers,
     check_choice,
+    check_positions,
     check_size,
 )
 from keras_transformer.layers.sinusoidal_encoding import SinusoidalEncoding
@@ -104,7 +105,7 @@ class PositionalEmbedding(BaseLayer):
             positions = start_index + ops.arange(ops.shape(inputs)[1], dtype="int32")
             self._check_length(static_size(inputs, 1), start_index)
         else:
-            positions = as_integers("positions", positions)
+            positions = check_positions(positions, inputs)
             if not is_traced(positions):
                 self._check_length(1, ops.min(positions))
                 self._check_length(1, ops.max(positions))

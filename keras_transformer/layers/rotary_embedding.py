@@ -4,8 +4,8 @@ from keras import ops
 
 from keras_transformer.layers.base import (
     BaseLayer,
-    as_integers,
     check_choice,
+    check_positions,
     check_positive,
 )
 from keras_transformer.ops.positions import rotary_angles, rotate
@@ -76,7 +76,7 @@ class RotaryEmbedding(BaseLayer):
         if positions is None:
             positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
         angles = rotary_angles(
-            as_integers("positions", positions),
+            check_positions(positions, inputs),
             inputs.shape[-1],
             max_wavelength=self.max_wavelength,
             scaling=self.scaling,

@@ -4,8 +4,8 @@ from keras import ops
 
 from keras_transformer.layers.base import (
     BaseLayer,
-    as_integers,
     check_choice,
+    check_positions,
     check_positive,
 )
 from keras_transformer.ops.positions import sinusoids
@@ -55,13 +55,17 @@ class SinusoidalEncoding(BaseLayer):
         self.max_wavelength = max_wavelength
 
     def build(self, inputs_shape):
-        pass
+        if len(inputs_shape) != 3:
+            raise ValueError(
+                "The encoding is added to vectors (batch, time, width). Received shape "
+                f"{tuple(inputs_shape)}. Embed token ids first."
+            )
 
     def call(self, inputs, start_index=0, positions=None):
         if positions is None:
             positions = start_index + ops.arange(ops.shape(inputs)[1], dtype="int32")
         table = sinusoids(
-            as_integers("positions", positions),
+            check_positions(positions, inputs),
             inputs.shape[-1],
             layout=self.layout,
             max_wavelength=self.max_wavelength,

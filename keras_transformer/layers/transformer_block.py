@@ -65,7 +65,8 @@ class TransformerBlock(BaseLayer):
         cross_attention_mask: (B, T, S) or (B, N, T, S).
         position_bias: For self-attention, from `AlibiBias` or
             `RelativePositionBias`.
-        positions: Positions (T,) or (B, T) for `rotary`.
+        positions: Positions (T,) or (B, T) of the tokens, for `rotary` and
+            `sliding_window`; counted on from the tokens in the cache if not given.
         cache: From `create_cache` or from an earlier call. `encoder_outputs` is
             not needed then.
         return_attention_scores: Whether to return the weights as well.

@@ -9,6 +9,7 @@ from keras_transformer.layers.base import (
     shifted_seed,
 )
 from keras_transformer.layers.transformer_block import TransformerBlock
+from keras_transformer.ops.cache import next_positions, write_positions
 
 
 class TransformerStack(BaseLayer):
@@ -56,7 +57,9 @@ class TransformerStack(BaseLayer):
         encoder_outputs_mask: (B, S); also `encoder_padding_mask`.
         attention_mask: (B, T, T) or (B, N, T, T), for self-attention.
         cross_attention_mask: (B, T, S) or (B, N, T, S).
-        positions: Positions (T,) or (B, T) for `rotary`.
+        positions: Positions (T,) or (B, T) of the tokens, for `rotary`,
+            `position_bias` and `sliding_window`; counted on from the tokens in the
+            cache if not given.
         cache: From `create_cache` or from an earlier call. `encoder_outputs` and
             their mask are not needed then.
         return_attention_scores: Whether to return the weights as well.
@@ -192,7 +195,9 @@ class TransformerStack(BaseLayer):
         mask = inputs_mask if mask is None else mask
         if cache is not None:
             self._check_cache(cache)
-        position_bias = self._position_bias(inputs, cache)
+            if positions is None:
+                positions = next_positions(cache, ops.shape(inputs)[1], mask)
+        position_bias = self._position_bias(inputs, positions, cache)
         x, scores, block_caches = inputs, [], []
         for index, block in enumerate(self.blocks):
             results = block(
@@ -258,15 +263,13 @@ class TransformerStack(BaseLayer):
                 f"`create_cache`, for {self.num_layers} blocks. Received: {got}."
             )
 
-    def _position_bias(self, inputs, cache):
+    def _position_bias(self, inputs, positions, cache):
         if self.position_bias is None:
             return None
-        length = ops.shape(inputs)[1]
-        query_positions = ops.arange(length, dtype="int32")
-        if cache is not None:
-            query_positions = query_positions + cache["position"]
-            length = cache["mask"].shape[1]
-        return self.position_bias(query_positions, ops.arange(length, dtype="int32"))
+        if positions is None:
+            positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
+        keys = positions if cache is None else write_positions(cache, positions)
+        return self.position_bias(positions, keys)
 
 
 def _stack_cache(block_caches):
@@ -286,4 +289,4 @@ def _block_cache(cache, index):
     return {**block, "self_attention": {**block["self_attention"], **common}}
 
 
-_COMMON = ("mask", "position")
+_COMMON = ("mask", "positions", "slot")

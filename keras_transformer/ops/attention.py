@@ -12,7 +12,8 @@ from keras_transformer.ops.backend import has_accelerator, is_traced, static_siz
 # A function (path, weights) while `record_attention` is open, else None.
 recorder: ContextVar = ContextVar("keras_transformer_recorder", default=None)
 
-_HIDDEN = -1e9  # finite: exp underflows to 0, and no gradient becomes NaN
+# Finite, so that no gradient becomes NaN, and below every real score.
+_HIDDEN = -1e38
 _HIDDEN_FLOAT16 = -3e4
 
 
@@ -137,7 +138,7 @@ def attend(
         mask: Boolean, `True` = may attend, as many axes as the scores have and
             broadcastable to them.
         causal: Whether to hide keys behind the query's own index as well.
-        bias: Added to the scores, broadcastable to them.
+        bias: Added to the scores, broadcastable to them; minus infinity hides.
         dropout: Function applied to the weights (training only).
         return_weights: Whether to return the weights.
         path: The name under which the weights are recorded.
@@ -148,6 +149,9 @@ def attend(
         (B, T, S), `None` unless `return_weights`.
     """
     scores = None if score is None else score(query, key)
+    if bias is not None:
+        # A bias of minus infinity hides as a mask does, also beside a mask.
+        mask = masks.combine_masks(mask, bias > -math.inf)
     headless = len(value.shape) == 3
     if headless:
         value = ops.expand_dims(value, 2)  # (B, S, 1, E)
@@ -186,7 +190,8 @@ def attend(
 
 
 def _explicit(scores, value, mask, bias, dropout):
-    dtype = keras.backend.result_type(scores.dtype, "float32")
+    double = keras.backend.standardize_dtype(scores.dtype) == "float64"
+    dtype = "float64" if double else "float32"
     scores = ops.cast(scores, dtype)
     if bias is not None:
         scores = scores + ops.cast(bias, dtype)

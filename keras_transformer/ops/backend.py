@@ -27,6 +27,24 @@ def static_size(tensor, axis: int) -> int | None:
     return size if isinstance(size, int) and not stand_in else None
 
 
+def write_slice(buffer, update, start, axis: int):
+    """Return `buffer` with `update` written from index `start` of `axis` on.
+
+    On PyTorch, a buffer that was made in inference mode (as `compiled` does) is
+    written in place: a copy of the whole cache at every step of a long text would
+    cost more than the step.
+    """
+    update = ops.cast(update, buffer.dtype)
+    if keras.backend.backend() == "torch" and buffer.is_inference():
+        import torch
+
+        index = start + torch.arange(update.shape[axis], device=buffer.device)
+        return buffer.index_copy_(axis, index, update)
+    zero = ops.zeros((), "int32")
+    starts = [start if i == axis else zero for i in range(len(buffer.shape))]
+    return ops.slice_update(buffer, starts, update)
+
+
 def has_accelerator() -> bool:
     """Return whether the backend computes on a GPU or a TPU."""
     if keras.backend.backend() == "torch":
@@ -51,7 +69,7 @@ def compiled(function, model):
     Returns:
         A function with the same arguments and results: `jax.jit` on JAX,
         `tf.function(jit_compile=True)` on TensorFlow; on PyTorch the function
-        itself without gradients, since compiling gains little there.
+        itself in inference mode, since compiling gains little there.
     """
     if not model.built:
         raise ValueError(
@@ -61,7 +79,7 @@ def compiled(function, model):
     if keras.backend.backend() == "torch":
         import torch
 
-        return torch.no_grad()(function)
+        return torch.inference_mode()(function)
     variables, inner = None, None
 
     def run(*args):

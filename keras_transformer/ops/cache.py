@@ -1,9 +1,13 @@
-"""The key/value cache as a value: passed in, handed back, never changed."""
+"""The key/value cache as a value: passed in, handed back.
+
+A cache that was passed in is not changed, except on PyTorch in inference mode
+(`ops.backend.write_slice`): there, keep only the one handed back.
+"""
 
 import keras
 from keras import ops
 
-from keras_transformer.ops.backend import is_traced, static_size
+from keras_transformer.ops.backend import is_traced, static_size, write_slice
 
 
 def create_cache(
@@ -25,9 +29,10 @@ def create_cache(
         dtype: The layer's compute dtype (Keras casts other floats at each call).
 
     Returns:
-        `{"key": (B, K, S, H), "value": (B, K, S, H), "mask": (B, S), "position":
-        ()}`: `mask` marks the slots that hold tokens, `position` is the next
-        free slot, as an int32 tensor so that it does not trace anew.
+        `{"key": (B, K, S, H), "value": (B, K, S, H), "mask": (B, S), "positions":
+        (B, S), "slot": ()}`: `mask` marks the slots that hold tokens, `positions`
+        are those tokens' places in their texts, and `slot` is the next free one,
+        as an int32 tensor so that it does not trace anew.
     """
     dtype = keras.backend.standardize_dtype(dtype)
     shape = (batch_size, num_key_value_heads, max_length)
@@ -35,28 +40,55 @@ def create_cache(
         "key": ops.zeros((*shape, key_dim), dtype),
         "value": ops.zeros((*shape, value_dim or key_dim), dtype),
         "mask": ops.zeros((batch_size, max_length), "bool"),
-        "position": ops.zeros((), "int32"),
+        "positions": ops.zeros((batch_size, max_length), "int32"),
+        "slot": ops.zeros((), "int32"),
     }
 
 
-def write_cache(cache: dict, key, value, mask=None) -> dict:
+def next_positions(cache: dict, length: int, mask=None):
+    """Number T new tokens on from those in the cache.
+
+    Args:
+        cache: From `create_cache` or from an earlier call.
+        length: Number T of new tokens.
+        mask: Boolean (1 or B, T), `False` for padding, which is not counted.
+
+    Returns:
+        int32 (B, T).
+    """
+    count = ops.sum(ops.cast(cache["mask"], "int32"), axis=1, keepdims=True)
+    if mask is None:
+        return count + ops.arange(length, dtype="int32")
+    before = ops.cumsum(ops.cast(mask, "int32"), axis=1) - 1
+    return count + ops.maximum(before, 0)
+
+
+def write_positions(cache: dict, positions):
+    """Return the positions (B, S) of all slots with those of T new tokens."""
+    rows = ops.shape(cache["positions"])[0]
+    positions = ops.broadcast_to(positions, (rows, ops.shape(positions)[-1]))
+    return write_slice(cache["positions"], positions, cache["slot"], 1)
+
+
+def write_cache(cache: dict, key, value, positions, mask=None) -> dict:
     """Return the cache with the keys and values of T new tokens appended.
 
     Args:
         cache: From `create_cache` or from an earlier call.
         key: New keys (B, T, K, H).
         value: New values (B, T, K, H).
+        positions: Their positions (T,) or (B, T), as from `next_positions`.
         mask: Boolean (1 or B, T), `False` for padding among the new tokens; `None`
             if all are tokens.
 
     Returns:
-        A new cache whose `position` is advanced by T.
+        A new cache whose `slot` is advanced by T.
 
     Raises:
         ValueError: The heads do not fit the cache, or it has no room. Inside a
             compiled function the room cannot be checked: keep to `max_length`.
     """
-    position, length = cache["position"], static_size(key, 1)
+    slot, length = cache["slot"], static_size(key, 1)
     for name, new in (("key", key), ("value", value)):
         batch, heads, slots, size = (static_size(cache[name], i) for i in range(4))
         pairs = zip((0, 2, 3), (batch, heads, size), strict=True)
@@ -68,8 +100,8 @@ def write_cache(cache: dict, key, value, mask=None) -> dict:
                 f"time, heads, size) = {tuple(new.shape)}. Create the cache with "
                 "this layer's `num_key_value_heads` and head sizes."
             )
-    if None not in (length, slots) and not is_traced(position):
-        used = int(ops.convert_to_numpy(position))
+    if None not in (length, slots) and not is_traced(slot):
+        used = int(ops.convert_to_numpy(slot))
         if used + length > slots:
             raise ValueError(
                 f"The cache has {slots} slots, {used} of them used, and no room "
@@ -77,18 +109,13 @@ def write_cache(cache: dict, key, value, mask=None) -> dict:
             )
     mask = ops.ones((1, 1), "bool") if mask is None else mask
     mask = ops.broadcast_to(mask, ops.shape(key)[:2])
+    heads_first = (0, 2, 1, 3)
     return {
-        "key": _write(cache["key"], ops.transpose(key, (0, 2, 1, 3)), position, 2),
-        "value": _write(
-            cache["value"], ops.transpose(value, (0, 2, 1, 3)), position, 2
+        "key": write_slice(cache["key"], ops.transpose(key, heads_first), slot, 2),
+        "value": write_slice(
+            cache["value"], ops.transpose(value, heads_first), slot, 2
         ),
-        "mask": _write(cache["mask"], mask, position, 1),
-        "position": position + ops.shape(key)[1],
+        "mask": write_slice(cache["mask"], mask, slot, 1),
+        "positions": write_positions(cache, positions),
+        "slot": slot + ops.shape(key)[1],
     }
-
-
-def _write(buffer, update, position, axis):
-    zero = ops.zeros((), "int32")
-    start = [zero] * len(buffer.shape)
-    start[axis] = position
-    return ops.slice_update(buffer, start, ops.cast(update, buffer.dtype))

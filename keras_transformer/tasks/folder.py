@@ -19,12 +19,7 @@ def write_folder(folder, settings: dict, files: dict):
     Raises:
         ValueError: `folder` exists and is not a saved task.
     """
-    folder = Path(folder)
-    if folder.exists() and not (folder / SETTINGS).is_file() and _in_use(folder):
-        raise ValueError(
-            f"{str(folder)!r} exists and is not a saved task (it has no {SETTINGS}). "
-            "Nothing was written. Choose another folder or remove this one."
-        )
+    folder = check_free(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".saving-") as work:
         new, old = Path(work) / "new", Path(work) / "old"
@@ -35,6 +30,9 @@ def write_folder(folder, settings: dict, files: dict):
         text = json.dumps({**settings, "files": sizes}, ensure_ascii=False, indent=1)
         (new / SETTINGS).write_text(text, encoding="utf-8")
         if folder.exists():
+            for extra in folder.iterdir():  # what the user keeps beside the task
+                if extra.name not in (*files, SETTINGS):
+                    extra.rename(new / extra.name)
             folder.rename(old)
         try:
             new.rename(folder)
@@ -43,6 +41,21 @@ def write_folder(folder, settings: dict, files: dict):
                 old.rename(folder)
             raise
         shutil.rmtree(old, ignore_errors=True)
+
+
+def check_free(folder) -> Path:
+    """Return the real path of a folder that a task may be written to.
+
+    Raises:
+        ValueError: It exists, and is neither empty nor a saved task.
+    """
+    folder = Path(folder).resolve()  # not a link, nor "."
+    if folder.exists() and not (folder / SETTINGS).is_file() and _in_use(folder):
+        raise ValueError(
+            f"{str(folder)!r} exists and is not a saved task (it has no {SETTINGS}). "
+            "Nothing was written. Choose another folder or remove this one."
+        )
+    return folder
 
 
 def read_folder(folder, task: str) -> dict:

@@ -158,7 +158,9 @@ class TextClassifier:
                 f"All {len(labels)} labels are {kinds[0]!r}. A classifier needs "
                 "texts of at least two labels."
             )
-        tokenizer = SentencePieceTokenizer.train(texts, vocabulary_size)
+        tokenizer = SentencePieceTokenizer.train(
+            texts, vocabulary_size, pad_id=settings.get("pad_id")
+        )
         build, defaults = RECIPES[recipe].build, RECIPES[recipe].settings
         if build is build_text_classifier:
             defaults = {**defaults, "sequence_length": max_length}

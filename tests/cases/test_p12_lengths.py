@@ -244,7 +244,7 @@ def test_a_cache_is_filled_in_order_and_never_wraps():
         after = write_cache(cache, x[:, start:stop], x[:, start:stop])
         assert_close(cache["key"], before, atol=0)  # values are never changed
         cache = after
-        assert int(array(cache["position"])) == stop
+        assert int(array(cache["slot"])) == stop
         assert array(cache["mask"]).sum() == stop
     assert_close(cache["key"], array(x).transpose(0, 2, 1, 3), atol=0)
 

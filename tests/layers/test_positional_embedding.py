@@ -46,3 +46,23 @@ def test_wrong_settings_are_refused(settings, message):
     sizes = dict(sequence_length=4, input_dim=12, output_dim=8)
     with pytest.raises(ValueError, match=message):
         kt.PositionalEmbedding(**{**sizes, **settings})
+
+
+@pytest.mark.parametrize("positions", [[1], [[0, 1], [0, 1]], [[[0, 1, 2]]]])
+@pytest.mark.parametrize(
+    "layer, inputs",
+    [
+        (lambda: kt.PositionalEmbedding(4, 12, 8), np.array([[5, 6, 7]])),
+        (lambda: kt.SinusoidalEncoding(), np.zeros((1, 3, 8), "float32")),
+        (lambda: kt.RotaryEmbedding(), np.zeros((1, 3, 2, 8), "float32")),
+    ],
+    ids=["embedding", "sinusoidal", "rotary"],
+)
+def test_positions_of_another_shape_are_refused(layer, inputs, positions):
+    with pytest.raises(ValueError, match="`positions` must have the shape"):
+        layer()(inputs, positions=np.array(positions))
+
+
+def test_ids_in_place_of_vectors_are_refused():
+    with pytest.raises(ValueError, match="Embed token ids first"):
+        kt.SinusoidalEncoding()(np.array([[5, 6, 7]]))

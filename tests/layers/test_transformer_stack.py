@@ -103,6 +103,14 @@ def test_a_quantized_model_is_saved_and_loaded(tmp_path):
     assert stack.blocks[1].self_attention.query.quantization_mode == "int8"
 
 
+def test_a_quantized_position_bias_is_saved_and_loaded(tmp_path):
+    model = make_model(position_bias=kt.RelativePositionBias(2, name="bias"))
+    model.quantize("int8")
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert_close(loaded(X), model(X))
+
+
 def test_lora_trains_few_weights_and_is_merged_on_saving(tmp_path):
     model = make_model()
     queries = [block.self_attention.query for block in model.get_layer("stack").blocks]

@@ -156,3 +156,32 @@ def test_float16_runs_without_an_accelerator():
     expected, _ = naive(QUERY, KEY, VALUE, 1 / np.sqrt(H), PADDING)
     assert keras.backend.standardize_dtype(outputs.dtype) == "float16"
     np.testing.assert_allclose(array(outputs), expected, atol=2e-2)
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_a_masked_key_never_wins_over_a_low_score(weights):
+    query = ops.convert_to_tensor([[[1e5, 0.0]]])
+    key = ops.convert_to_tensor([[[-1e5, 0.0], [-9e4, 0.0]]])
+    mask = ops.convert_to_tensor([[[True, False]]])
+    value = ops.convert_to_tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    outputs, _ = attention.attend(
+        query, key, value, scale=1.0, mask=mask, return_weights=weights
+    )
+    assert array(outputs).tolist() == [[[1.0, 0.0]]]
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_bias_of_minus_infinity_hides_as_a_mask_does(weights, masked):
+    tensors = [ops.convert_to_tensor(x) for x in (QUERY, KEY, VALUE)]
+    seen = np.tri(T, S, 0, dtype="bool")[None, None]
+    padding = np.array([[0, 1, 1, 1, 1], [1, 1, 1, 1, 1]], "bool")[:, None, None, :]
+    mask = ops.convert_to_tensor(padding) if masked else None
+    bias = ops.convert_to_tensor(np.where(seen, 0.0, -np.inf).astype("float32"))
+    outputs, _ = attention.attend(
+        *tensors, mask=mask, bias=bias, return_weights=weights
+    )
+    both = seen & padding if masked else seen
+    expected, _ = naive(QUERY, KEY, VALUE, 1 / np.sqrt(H), both)
+    assert_close(outputs, expected.astype("float32"))
+    assert not masked or (array(outputs)[0, 0] == 0).all()

@@ -54,10 +54,30 @@ def test_cached_steps_equal_the_full_pass(position, cross_attention):
         outputs.append(array(output))
         start += length
     assert_close(np.concatenate(outputs, 1), full)
-    assert array(cache["position"]) == 7 and array(cache["mask"]).sum() == 14
+    assert array(cache["slot"]) == 7 and array(cache["mask"]).sum() == 14
 
 
-def test_left_padding_changes_no_step():
+@pytest.mark.parametrize("position", ["rotary", "alibi", "relative", "window"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_of_a_prompt_changes_no_step(position, side):
+    stack = make_stack(position, False)
+    tokens = np.random.normal(size=(1, 6, 8)).astype("float32")
+    padding = np.full((1, 2, 8), 9.0, "float32")
+    parts, mask = [padding, tokens[:, :4]], [[0, 0, 1, 1, 1, 1]]
+    if side == "right":
+        parts, mask = parts[::-1], [[1, 1, 1, 1, 0, 0]]
+    prompt = ops.convert_to_tensor(np.concatenate(parts, 1))
+    mask = ops.convert_to_tensor(mask, "bool")
+    _, cache = stack(prompt, padding_mask=mask, cache=stack.create_cache(1, 9))
+    steps = []
+    for i in (4, 5):
+        step, cache = stack(ops.convert_to_tensor(tokens[:, i : i + 1]), cache=cache)
+        steps.append(array(step))
+    expected = array(stack(ops.convert_to_tensor(tokens)))[:, 4:]
+    assert_close(np.concatenate(steps, 1), expected)
+
+
+def test_positions_may_be_given():
     stack = make_stack("rotary", False)
     inputs = np.random.normal(size=(1, 5, 8)).astype("float32")
     padded = ops.convert_to_tensor(np.concatenate([np.full((1, 2, 8), 9.0), inputs], 1))
@@ -88,11 +108,12 @@ def test_the_old_cache_is_still_good():
 def test_a_full_cache_and_one_of_another_layer_are_refused():
     cache = create_cache(2, 3, 2, 4, dtype="float32")
     heads = ops.ones((2, 2, 2, 4))
-    cache = write_cache(cache, heads, heads)
+    cache = write_cache(cache, heads, heads, ops.arange(2))
     with pytest.raises(ValueError, match="3 slots, 2 of them used.*`max_length`"):
-        write_cache(cache, heads, heads)
+        write_cache(cache, heads, heads, ops.arange(2))
+    one = ops.ones((2, 1, 1, 4))
     with pytest.raises(ValueError, match="num_key_value_heads"):
-        write_cache(cache, ops.ones((2, 1, 1, 4)), ops.ones((2, 1, 1, 4)))
+        write_cache(cache, one, one, ops.arange(1))
 
 
 def test_compiled_sees_new_weights():

@@ -103,6 +103,12 @@ def test_saving_replaces_a_task_and_nothing_else(classifier, tmp_path):
     classifier.save(tmp_path / "model")
     classifier.save(tmp_path / "model")
     assert sorted(os.listdir(tmp_path)) == ["model"]
+    (tmp_path / "model" / "notes.txt").write_text("mine")
+    (tmp_path / "latest").symlink_to(tmp_path / "model")
+    classifier.save(tmp_path / "latest")
+    assert (tmp_path / "latest").is_symlink()
+    assert (tmp_path / "latest" / "notes.txt").read_text() == "mine"
+    TextClassifier.load(tmp_path / "model")
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers" / "thesis.txt").write_text("years of work")
     with pytest.raises(ValueError, match="not a saved task.*Nothing was written"):
@@ -205,6 +211,10 @@ def test_the_padding_is_the_tokenizers():
     tokenizer = SentencePieceTokenizer.train(TEXTS, 60, pad_id=3)
     model = build_text_classifier(60, **SMALL, pad_id=3)
     classifier = TextClassifier(model, tokenizer, [0, 1])
+    built = TextClassifier.from_texts(
+        TEXTS, LABELS, vocabulary_size=60, pad_id=3, **SMALL
+    )
+    assert built.tokenizer.pad_id == 3
     alone = classifier.predict_probabilities(GOOD[:1])
     together = classifier.predict_probabilities([GOOD[0], " ".join(GOOD)])
     np.testing.assert_allclose(alone[0], together[0], atol=1e-5)
