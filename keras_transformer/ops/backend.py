@@ -39,7 +39,8 @@ def write_slice(buffer, update, start, axis: int):
         import torch
 
         index = start + torch.arange(update.shape[axis], device=buffer.device)
-        return buffer.index_copy_(axis, index, update)
+        # A view, so that the result is told apart from what it was made of.
+        return buffer.index_copy_(axis, index, update).view_as(buffer)
     zero = ops.zeros((), "int32")
     starts = [start if i == axis else zero for i in range(len(buffer.shape))]
     return ops.slice_update(buffer, starts, update)
@@ -55,7 +56,7 @@ def has_accelerator() -> bool:
     return any(not device.lower().startswith("cpu") for device in devices)
 
 
-def compiled(function, model):
+def compiled(function, model, key=None):
     """Compile a function of tensors that reads the variables of `model`.
 
     The weights are read afresh at each call, so training between two calls is
@@ -65,6 +66,8 @@ def compiled(function, model):
         function: Function of tensors (nested dicts and lists too) that calls
             layers of `model`. It must not change any variable.
         model: The built model (or layer) whose variables `function` reads.
+        key: If given, the compiled function is kept with the model under this
+            key, and handed back for the same key without looking at `function`.
 
     Returns:
         A function with the same arguments and results: `jax.jit` on JAX,
@@ -76,6 +79,12 @@ def compiled(function, model):
             f"`model` must be built before it is compiled, but {model.name!r} is "
             "not. Call it once, or call `model.build(shape)`."
         )
+    if key is not None:
+        # Past Keras's attribute tracking: these are no part of the model.
+        kept = vars(model).setdefault("_compiled_functions", {})
+        if key not in kept:
+            kept[key] = compiled(function, model)
+        return kept[key]
     if keras.backend.backend() == "torch":
         import torch
 

@@ -1,0 +1,183 @@
+"""What comes into a search: ids of any form, checked and padded to few lengths."""
+
+from typing import NamedTuple
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.ops.masks import padding_mask
+
+
+def bucket(length: int) -> int:
+    """Return the padded length of a text: 16, 24, 32, 48, 64, 96, 128, ...
+
+    Each padded length is compiled once; half steps waste at most a third.
+    """
+    size = 16
+    while size < length:
+        size += size // 2 if size & (size - 1) == 0 else size // 3
+    return size
+
+
+def as_rows(inputs, pad_id: int | None, name: str = "inputs") -> list[np.ndarray]:
+    """Return the real token ids of each row.
+
+    Args:
+        inputs: A list of lists of ids; an array (B, S), with padding on any side;
+            or `{"token_ids": (B, S), "padding_mask": (B, S)}`.
+        pad_id: The id that is padding where there is no mask; `None` if none is.
+        name: Name of the argument, for the messages.
+
+    Raises:
+        ValueError: The ids are no integers, or in another form.
+    """
+    mask = None
+    if isinstance(inputs, dict):
+        unknown = set(inputs) - {"token_ids", "padding_mask"}
+        if unknown or "token_ids" not in inputs:
+            raise ValueError(
+                f"`{name}` as a dict has 'token_ids' and perhaps 'padding_mask'. "
+                f"Received: {sorted(inputs)}."
+            )
+        inputs, mask = inputs["token_ids"], inputs.get("padding_mask")
+    if isinstance(inputs, (list, tuple)) and mask is None:
+        return [_row(ids, index, name) for index, ids in enumerate(inputs)]
+    ids = np.asarray(ops.convert_to_numpy(inputs))
+    if ids.ndim != 2 or not np.issubdtype(ids.dtype, np.integer):
+        raise ValueError(
+            f"`{name}` must be integers of shape (batch, time), or a list of lists of "
+            f"ids. Received: {ids.dtype.name} of shape {ids.shape}."
+        )
+    if mask is None:
+        mask = np.ones(ids.shape, bool) if pad_id is None else padding_mask(ids, pad_id)
+    mask = np.asarray(ops.convert_to_numpy(mask)).astype(bool)
+    if mask.shape != ids.shape:
+        raise ValueError(
+            f"The 'padding_mask' of `{name}` must have the shape of its 'token_ids', "
+            f"{ids.shape}. Received shape {mask.shape}."
+        )
+    return [row[keep].astype("int32") for row, keep in zip(ids, mask, strict=True)]
+
+
+def pad_rows(rows, length: int, side: str = "right") -> dict:
+    """Return `{"token_ids", "padding_mask"}` of rows padded with 0 on one side."""
+    ids = np.zeros((len(rows), length), "int32")
+    mask = np.zeros((len(rows), length), bool)
+    for index, row in enumerate(rows):
+        place = slice(length - len(row), None) if side == "left" else slice(len(row))
+        ids[index, place], mask[index, place] = row, True
+    return {"token_ids": ids, "padding_mask": mask}
+
+
+class Task(NamedTuple):
+    """Where a search begins, as arrays of padded lengths.
+
+    Attributes:
+        inputs: What `model.start` reads.
+        prompts: The tokens that stand before the new ones (B, P), padded on the
+            left, so that the last column is what `model.step` reads first.
+        stop_ids: int32 (n,); -1, which is no token, if there is none.
+        new_slots: Room for new tokens, a padded length.
+        slots: What `model.start` takes as `max_length`.
+    """
+
+    inputs: dict
+    prompts: dict
+    stop_ids: np.ndarray
+    new_slots: int
+    slots: int
+
+
+def prepare(model, inputs, limits) -> Task:
+    """Check the inputs of a search, and pad them to few lengths."""
+    rows = as_rows(inputs, model.pad_id)
+    if not rows:
+        raise ValueError("`inputs` must have at least one row. Received none.")
+    new_slots = bucket(limits.max_new_tokens)
+    length = max(map(len, rows))
+    if model.start_id is None:
+        for index, row in enumerate(rows):
+            if not len(row):
+                raise ValueError(
+                    f"Row {index} of `inputs` is empty. A language model writes on "
+                    "from at least one token, such as its bos id."
+                )
+        check_ids("inputs", np.concatenate(rows), model.vocabulary_size)
+        _check_room(model, length + limits.max_new_tokens)
+        prompts = pad_rows(rows, bucket(length), "left")
+        inputs = {name: array[:, :-1] for name, array in prompts.items()}
+        slots = inputs["token_ids"].shape[1] + new_slots
+    else:
+        sizes = getattr(model, "source_vocabulary_size", model.vocabulary_size)
+        check_ids("inputs", np.concatenate(rows), sizes)
+        _check_room(model, max(length, limits.max_new_tokens))
+        inputs = pad_rows(rows, bucket(length))
+        prompts = pad_rows([[model.start_id]] * len(rows), 1)
+        slots = new_slots
+    stop_ids = model.stop_id if limits.stop_ids is None else limits.stop_ids
+    stop_ids = np.atleast_1d([] if stop_ids is None else stop_ids).astype("int32")
+    check_ids("stop_ids", stop_ids, model.vocabulary_size)
+    stop_ids = stop_ids if stop_ids.size else np.array([-1], "int32")
+    return Task(inputs, prompts, stop_ids, new_slots, slots)
+
+
+def check_count(name: str, value, least: int):
+    """Refuse a number that is no integer of at least `least`."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise ValueError(
+            f"`{name}` must be an integer of at least {least}. Received: "
+            f"{name}={value!r}."
+        )
+
+
+def check_number(
+    name: str, value, *, at_least=None, above=None, at_most=None, optional=False
+):
+    """Refuse a number outside its range."""
+    if value is None and optional:
+        return
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    bounds = [
+        (at_least, lambda x: x >= at_least, "of at least"),
+        (above, lambda x: x > above, "above"),
+        (at_most, lambda x: x <= at_most, "of at most"),
+    ]
+    bounds = [bound for bound in bounds if bound[0] is not None]
+    if not number or not all(holds(value) for _, holds, _ in bounds):
+        wanted = " and ".join(f"{words} {limit}" for limit, _, words in bounds)
+        raise ValueError(
+            f"`{name}` must be a number {wanted}. Received: {name}={value!r}."
+        )
+
+
+def check_ids(name: str, ids, vocabulary_size: int | None):
+    """Refuse ids outside the vocabulary, before an embedding reads rubbish."""
+    ids = np.asarray(ids)
+    if vocabulary_size is None or not ids.size:
+        return
+    wrong = ids[(ids < 0) | (ids >= vocabulary_size)]
+    if wrong.size:
+        raise ValueError(
+            f"`{name}` holds the id {wrong[0]}, but the model knows the ids 0 to "
+            f"{vocabulary_size - 1}. Use the tokenizer with which it was trained."
+        )
+
+
+def _check_room(model, length):
+    if model.max_length is not None and length > model.max_length:
+        raise ValueError(
+            f"The texts may reach {length} tokens, but the model has `max_length="
+            f"{model.max_length}` positions. Shorten the inputs, or lower "
+            "`max_new_tokens`."
+        )
+
+
+def _row(ids, index, name):
+    ids = np.asarray(ops.convert_to_numpy(ids) if len(ids) else [], dtype=None)
+    if ids.size and (ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer)):
+        raise ValueError(
+            f"Row {index} of `{name}` must be a list of integer ids. Received: "
+            f"{ids.dtype.name} of shape {ids.shape}."
+        )
+    return ids.astype("int32")

@@ -1,0 +1,67 @@
+"""The loop of every search, compiled or in plain Python."""
+
+from keras import ops
+
+from keras_transformer.ops.attention import is_recording
+from keras_transformer.ops.backend import compiled
+
+
+class Search:
+    """`carry = begin(*values)`, then `carry = advance(carry)` while `going(carry)`.
+
+    Args:
+        model: The model that is searched; compiled functions live with it.
+        settings: What makes the three functions differ, hashable.
+        begin: Function of tensors; makes the carry, nested dicts of tensors.
+        advance: Function of the carry; chooses one more token of each row.
+        going: Function of the carry; a boolean scalar.
+    """
+
+    def __init__(self, model, settings: tuple, begin, advance, going):
+        self._model, self._settings = model, settings
+        self._begin, self._advance, self._going = begin, advance, going
+
+    def run(self, *values, jit_compile: bool = True):
+        """Return the last carry.
+
+        The plain loop is the same search, slower: to compare with, and to record
+        attention, which a compiled function does not show.
+        """
+        if not jit_compile or is_recording():
+            *_, carry = self._plain(*values)
+            return carry
+
+        def whole(*values):
+            return ops.while_loop(
+                self._going,
+                lambda carry: (self._advance(carry),),
+                (self._begin(*values),),
+            )[0]
+
+        return self._compiled("whole", whole)(*values)
+
+    def steps(self, *values, jit_compile: bool = True):
+        """Yield the carry after each token, and at the beginning."""
+        if not jit_compile or is_recording():
+            yield from self._plain(*values)
+            return
+        advance = self._compiled("advance", self._advance)
+        carry = self._compiled("begin", self._begin)(*values)
+        yield carry
+        while _true(self._going(carry)):
+            carry = advance(carry)
+            yield carry
+
+    def _plain(self, *values):
+        carry = self._begin(*values)
+        yield carry
+        while _true(self._going(carry)):
+            carry = self._advance(carry)
+            yield carry
+
+    def _compiled(self, part, function):
+        return compiled(function, self._model, key=(part, *self._settings))
+
+
+def _true(value):
+    return bool(ops.convert_to_numpy(value))

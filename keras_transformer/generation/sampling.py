@@ -1,0 +1,82 @@
+"""How one token is chosen for each row: the most likely one, or a drawn one."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from keras import ops
+
+from keras_transformer.generation import processors as change
+from keras_transformer.generation.inputs import check_count, check_number
+from keras_transformer.generation.limits import Limits
+from keras_transformer.generation.processors import History
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling(Limits):
+    """Settings of `generate` and `stream`: those of `Limits`, and of the drawing.
+
+    Greedy, unless `temperature`, `top_k` or `top_p` asks for sampling.
+
+    Args:
+        temperature: Divides the logits before sampling; 0 is greedy. 1 if not given
+            and `top_k` or `top_p` is.
+        top_k: Sample from the `top_k` most likely tokens; `None` or 0 for all.
+        top_p: Sample from the fewest tokens whose probabilities sum to `top_p`.
+        seed: Makes the sampling reproducible, on every backend alike. Global seeds
+            are neither used nor changed.
+
+    Raises:
+        ValueError: A setting out of range.
+    """
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_number("temperature", self.temperature, at_least=0, optional=True)
+        check_number("top_p", self.top_p, above=0, at_most=1, optional=True)
+        check_count("top_k", self.top_k or 0, 0)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether a token is drawn, not the most likely one taken."""
+        if self.temperature is None:
+            return bool(self.top_k) or self.top_p is not None
+        return self.temperature > 0
+
+    @property
+    def static(self) -> tuple:
+        """What a compiled search is made for."""
+        drawn = (self.top_k or 0, self.top_p is not None) if self.sampled else None
+        return (*super().static, drawn)
+
+    def values(self) -> dict:
+        """What may change from call to call without compiling anew."""
+        warmth = 1.0 if self.temperature is None else self.temperature
+        nucleus = 1.0 if self.top_p is None else self.top_p
+        return {
+            **super().values(),
+            "temperature": np.float32(warmth),
+            "top_p": np.float32(nucleus),
+        }
+
+    def uniforms(self, rows: int, length: int) -> np.ndarray:
+        """Return numbers in [0, 1), one for each row and token."""
+        return np.random.default_rng(self.seed).random((rows, length), "float32")
+
+    def choose(self, logits, history: History, values: dict):
+        """Return the next token (B,) of each row."""
+        logits = self.apply(logits, history, values)
+        if not self.sampled:
+            return ops.cast(ops.argmax(logits, axis=-1), "int32")
+        logits = logits / values["temperature"]
+        if self.top_k:
+            logits = change.keep_top_k(logits, self.top_k)
+        if self.top_p is not None:
+            logits = change.keep_top_p(logits, values["top_p"])
+        place = ops.reshape(history.new_tokens, (1,))
+        uniforms = ops.take(values["uniforms"], place, axis=1)[:, 0]
+        return change.draw(logits, uniforms)
