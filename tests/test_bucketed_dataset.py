@@ -308,3 +308,14 @@ def test_redraw_must_return_as_many_rows():
         data.on_epoch_end()
     with pytest.raises(ValueError, match="`redraw` needs one input"):
         BucketedDataset(([[1]], [[2]]), redraw=lambda: None)
+
+
+def test_inputs_may_have_names():
+    lists = {"first": [[5, 6], [7]], "second": [[1], [2, 3]]}
+    named = BucketedDataset(lists, [0, 1], shuffle=False)
+    plain = BucketedDataset(tuple(lists.values()), [0, 1], shuffle=False)
+    inputs, labels = named[0]
+    assert list(inputs) == ["first", "second"]
+    for one, other in zip(inputs.values(), plain[0][0], strict=True):
+        assert one.tolist() == other.tolist()
+    assert labels.tolist() == plain[0][1].tolist()

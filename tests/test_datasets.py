@@ -205,9 +205,9 @@ def test_bundled_reviews_come_in_three_parts():
 
 
 def test_bundled_data_is_found_when_installed(tmp_path, monkeypatch):
-    module = sys.modules["keras_transformer.datasets.reviews"]
+    module = sys.modules["keras_transformer.datasets.tables"]
     package = tmp_path / "site-packages" / "keras_transformer"
-    monkeypatch.setattr(module, "__file__", str(package / "datasets" / "reviews.py"))
+    monkeypatch.setattr(module, "__file__", str(package / "datasets" / "tables.py"))
     with pytest.raises(FileNotFoundError, match="Install .* again"):
         load_reviews()
     (package / "data").mkdir(parents=True)

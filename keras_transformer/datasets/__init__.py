@@ -1,6 +1,7 @@
-"""Labelled texts from files, and their batches."""
+"""Labelled texts and sentence pairs from files, and their batches."""
 
 from keras_transformer.datasets.bucketed_dataset import BucketedDataset
+from keras_transformer.datasets.pairs import Pairs, load_pairs, read_pairs
 from keras_transformer.datasets.reviews import (
     Reviews,
     load_nsmc,
@@ -11,9 +12,12 @@ from keras_transformer.datasets.splits import split
 
 __all__ = [
     "BucketedDataset",
+    "Pairs",
     "Reviews",
     "load_nsmc",
+    "load_pairs",
     "load_reviews",
+    "read_pairs",
     "read_reviews",
     "split",
 ]

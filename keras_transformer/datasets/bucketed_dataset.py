@@ -25,8 +25,9 @@ class BucketedDataset(keras.utils.PyDataset):
     Masks: none is made. Padding is `pad_id`, at the end; embeddings mask it.
 
     Args:
-        sequences: A list of sequences of integer ids, one a row; or a tuple of
-            such lists for a model of several inputs, e.g. `(sources, targets)`.
+        sequences: A list of sequences of integer ids, one a row; or a tuple or a
+            dict of such lists for a model of several inputs, e.g. `(sources,
+            targets)`.
         labels: An array with a number or a vector for each row; or a list of
             sequences of ids as long as those of one input (of the last such
             input), padded like them, e.g. the targets shifted by one.
@@ -112,8 +113,10 @@ class BucketedDataset(keras.utils.PyDataset):
         self.batch_size, self.max_tokens = batch_size, max_tokens
         self.shuffle, self.seed, self.drop_remainder = shuffle, seed, drop_remainder
         self._redraw, self._pad_id = redraw, pad_id
-        self._several = isinstance(sequences, tuple)
-        inputs = sequences if self._several else (sequences,)
+        self._names = list(sequences) if isinstance(sequences, dict) else None
+        inputs = sequences if self._names is None else tuple(sequences.values())
+        self._several = isinstance(inputs, tuple)
+        inputs = inputs if self._several else (inputs,)
         self._inputs = [Ragged("sequences", rows, pad_id) for rows in inputs]
         counts = sorted({len(stream) for stream in self._inputs})
         if len(counts) != 1 or counts == [0]:
@@ -157,6 +160,8 @@ class BucketedDataset(keras.utils.PyDataset):
         rows, edges = self._batches[index]
         streams = zip(self._inputs, edges, strict=True)
         inputs = tuple(stream.batch(rows, edge) for stream, edge in streams)
+        if self._names is not None:
+            inputs = dict(zip(self._names, inputs, strict=True))
         batch = [inputs if self._several else inputs[0]]
         for stream in (self._labels, self._weights):
             if isinstance(stream, Ragged):

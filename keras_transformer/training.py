@@ -1,0 +1,252 @@
+"""What training a model that predicts tokens needs, beside Keras's own."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.layers.base import PACKAGE, check_positive, check_size
+
+
+def shift_right(
+    sequences: Sequence, start_id: int | None = None, stop_id: int | None = None
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Return what a decoder reads, and what it is to predict from it.
+
+    `[a, b, c] -> inputs [start, a, b, c], labels [a, b, c, stop]`: at each place the
+    label is the token after the one that is read. Without `start_id` and `stop_id`,
+    as for a language model, `[a, b, c] -> [a, b], [b, c]`.
+
+    Both are padded by their lengths, not by their values (`BucketedDataset` with
+    `sample_weight="tokens"`), so a stop id that is also the padding id is learned.
+
+    Args:
+        sequences: Token ids of each text, without start and stop ids.
+        start_id: Put before each input.
+        stop_id: Put behind each label.
+
+    Returns:
+        Inputs and labels, lists of lists of equal lengths.
+
+    Raises:
+        ValueError: A row leaves nothing to predict.
+
+    Example:
+
+    >>> shift_right([[11, 12, 13]], start_id=2, stop_id=3)
+    ([[2, 11, 12, 13]], [[11, 12, 13, 3]])
+    """
+    before = [] if start_id is None else [int(start_id)]
+    behind = [] if stop_id is None else [int(stop_id)]
+    whole = [[*before, *map(int, row), *behind] for row in sequences]
+    for index, row in enumerate(whole):
+        if len(row) < 2:
+            raise ValueError(
+                f"Row {index} of `sequences` is too short: with a start and a stop id "
+                f"it must have at least 2 ids. Received: {list(row)}. Leave it out."
+            )
+    return [row[:-1] for row in whole], [row[1:] for row in whole]
+
+
+@keras.saving.register_keras_serializable(package=PACKAGE)
+class TokenCrossentropy(keras.losses.Loss):
+    """Crossentropy of integer labels, a mean over tokens, smoothed.
+
+    `loss = sum_t w_t (-(1 - e) log p_t[label_t] - e mean_v log p_t[v]) / sum_t w_t`
+    with the label smoothing e.
+
+    Masks: `sample_weight` (B, T) is 0 where there is padding. A mask that the
+    logits carry counts as well.
+
+    Args:
+        label_smoothing: The share e of probability that goes to all tokens alike.
+        name: Name of the loss.
+        **kwargs: As in `keras.losses.Loss`.
+
+    Call arguments:
+        y_true: Labels (B, T), integers.
+        y_pred: Logits (B, T, V).
+
+    Raises:
+        ValueError: `label_smoothing` outside [0, 1).
+
+    Example:
+
+    >>> loss = TokenCrossentropy(label_smoothing=0.1)
+    >>> model.compile("adam", loss=loss, weighted_metrics=[Perplexity()])
+
+    Source: Szegedy et al. 2016, https://arxiv.org/abs/1512.00567
+    """
+
+    def __init__(
+        self, label_smoothing: float = 0.0, name: str = "token_crossentropy", **kwargs
+    ):
+        kwargs.setdefault("reduction", "mean_with_sample_weight")
+        super().__init__(name=name, **kwargs)
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(
+                "`label_smoothing` must be at least 0 and less than 1. Received: "
+                f"label_smoothing={label_smoothing!r}."
+            )
+        self.label_smoothing = label_smoothing
+
+    def call(self, y_true, y_pred):
+        """Return the loss of each token, (B, T)."""
+        return token_losses(y_true, y_pred, self.label_smoothing)
+
+    def get_config(self):
+        return {**super().get_config(), "label_smoothing": self.label_smoothing}
+
+
+def token_losses(labels, logits, label_smoothing: float = 0.0):
+    """Return the crossentropy of each token in float32, (B, T).
+
+    No table of one-hot labels (B, T, V) is made.
+
+    Args:
+        labels: (B, T), integers.
+        logits: (B, T, V).
+        label_smoothing: See `TokenCrossentropy`.
+    """
+    logits = ops.cast(logits, "float32")
+    index = ops.expand_dims(ops.cast(labels, "int32"), -1)
+    chosen = ops.squeeze(ops.take_along_axis(logits, index, axis=-1), -1)
+    losses = ops.logsumexp(logits, axis=-1) - chosen
+    if label_smoothing:
+        # mean(logits) - chosen is what smoothing moves from one token to all.
+        losses = losses + label_smoothing * (chosen - ops.mean(logits, axis=-1))
+    return losses
+
+
+@keras.saving.register_keras_serializable(package=PACKAGE)
+class Perplexity(keras.metrics.Mean):
+    """`exp(mean loss of a token)`: among how many tokens the model wavers.
+
+    Args:
+        name: Name of the metric.
+        **kwargs: As in `keras.metrics.Mean`.
+
+    Call arguments:
+        y_true: Labels (B, T), integers.
+        y_pred: Logits (B, T, V).
+        sample_weight: (B, T), 0 for padding: compile with `weighted_metrics`.
+
+    Example:
+
+    >>> model.compile("adam", TokenCrossentropy(), weighted_metrics=[Perplexity()])
+    """
+
+    def __init__(self, name: str = "perplexity", **kwargs):
+        super().__init__(name=name, **kwargs)
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        super().update_state(token_losses(y_true, y_pred), sample_weight)
+
+    def result(self):
+        return ops.exp(super().result())
+
+
+@keras.saving.register_keras_serializable(package=PACKAGE)
+class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
+    """The learning rate of the 2017 paper: a warm-up, then falling as 1 / sqrt(step).
+
+    `rate(step) = peak * min(step / warmup_steps, sqrt(warmup_steps / step))`
+
+    The paper's own, `embed_dim**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)`,
+    has the peak `(embed_dim * warmup_steps)**-0.5`.
+
+    Args:
+        peak: The highest learning rate, reached after the warm-up.
+        warmup_steps: Number of steps until then.
+
+    Raises:
+        ValueError: A value that is not positive.
+
+    Example:
+
+    >>> rate = InverseSquareRoot(peak=5e-4, warmup_steps=4000)
+    >>> optimizer = keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9)
+
+    Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762
+    """
+
+    def __init__(self, peak: float, warmup_steps: int):
+        check_positive("peak", peak)
+        self.peak = peak
+        self.warmup_steps = check_size("warmup_steps", warmup_steps)
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32") + 1.0  # Keras counts from 0
+        warmup = float(self.warmup_steps)
+        return self.peak * ops.minimum(step / warmup, ops.sqrt(warmup / step))
+
+    def get_config(self):
+        return {"peak": self.peak, "warmup_steps": self.warmup_steps}
+
+
+class KeepLast(keras.callbacks.Callback):
+    """Keep the weights of the last epochs as files, for `average_checkpoints`.
+
+    Args:
+        folder: Where the files go; files of earlier epochs there are counted too.
+        count: Number of epochs.
+
+    Example:
+
+    >>> model.fit(data, epochs=20, callbacks=[KeepLast("checkpoints", 5)])
+    >>> average_checkpoints(model, sorted(Path("checkpoints").glob("*.weights.h5")))
+    """
+
+    def __init__(self, folder, count: int = 5):
+        super().__init__()
+        self.folder, self.count = Path(folder), check_size("count", count)
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that are kept, the oldest first."""
+        return sorted(self.folder.glob("epoch-*.weights.h5"))
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.model.save_weights(self.folder / f"epoch-{epoch:05d}.weights.h5")
+        for old in self.files[: -self.count]:
+            old.unlink()
+
+
+def average_checkpoints(model: keras.Model, files: Sequence):
+    """Give a model the mean of the weights in several files.
+
+    Args:
+        model: The built model; its weights are replaced.
+        files: Weight files of the same model (`model.save_weights`).
+
+    Raises:
+        ValueError: No files, or a file of another model; the model keeps its
+            weights.
+
+    Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762 (6.1)
+    """
+    files = list(files)
+    if not files:
+        raise ValueError("`files` must be at least one weight file. Received none.")
+    before = model.get_weights()
+    total = [np.zeros(weight.shape, "float64") for weight in before]
+    try:
+        for file in files:
+            model.load_weights(file)
+            for index, weight in enumerate(model.get_weights()):
+                total[index] += weight
+    except Exception:
+        model.set_weights(before)
+        raise
+    means = [part / len(files) for part in total]
+    model.set_weights(
+        [
+            mean.astype(weight.dtype)
+            if keras.backend.is_float_dtype(str(weight.dtype))
+            else weight  # a seed's or a counter's state has no mean
+            for mean, weight in zip(means, before, strict=True)
+        ]
+    )
