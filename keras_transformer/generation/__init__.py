@@ -9,8 +9,8 @@ of it:
 - `step(tokens, state) -> (logits, state)`: reads one token (B,) of each row and
   gives the logits (B, V) of the next one.
 - `start_id` (the first token that a decoder reads; `None` for a language model,
-  which reads its prompt's last one), `stop_id`, `pad_id` and `max_length` (the most
-  positions there are, or `None`).
+  which reads its prompt's last one), `stop_id`, `pad_id`, `vocabulary_size` and
+  `position_limit` (how many positions there are; `None` if any number).
 
 A state is nested dicts and lists of tensors with the batch on axis 0, or of
 scalars.

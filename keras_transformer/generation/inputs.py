@@ -95,6 +95,7 @@ def prepare(model, inputs, limits) -> Task:
         raise ValueError("`inputs` must have at least one row. Received none.")
     new_slots = bucket(limits.max_new_tokens)
     length = max(map(len, rows))
+    room = model.position_limit
     if model.start_id is None:
         for index, row in enumerate(rows):
             if not len(row):
@@ -103,17 +104,18 @@ def prepare(model, inputs, limits) -> Task:
                     "from at least one token, such as its bos id."
                 )
         check_ids("inputs", np.concatenate(rows), model.vocabulary_size)
-        _check_room(model, length + limits.max_new_tokens)
-        prompts = pad_rows(rows, bucket(length), "left")
+        _check_room(room, length + limits.max_new_tokens)
+        prompts = pad_rows(rows, _within(bucket(length), room), "left")
         inputs = {name: array[:, :-1] for name, array in prompts.items()}
+        new_slots = _within(new_slots, room and room - length)
         slots = inputs["token_ids"].shape[1] + new_slots
     else:
-        sizes = getattr(model, "source_vocabulary_size", model.vocabulary_size)
-        check_ids("inputs", np.concatenate(rows), sizes)
-        _check_room(model, max(length, limits.max_new_tokens))
-        inputs = pad_rows(rows, bucket(length))
+        size = getattr(model, "source_vocabulary_size", None)
+        check_ids("inputs", np.concatenate(rows), size or model.vocabulary_size)
+        _check_room(room, max(length, limits.max_new_tokens))
+        inputs = pad_rows(rows, _within(bucket(length), room))
         prompts = pad_rows([[model.start_id]] * len(rows), 1)
-        slots = new_slots
+        slots = new_slots = _within(new_slots, room)
     stop_ids = model.stop_id if limits.stop_ids is None else limits.stop_ids
     stop_ids = np.atleast_1d([] if stop_ids is None else stop_ids).astype("int32")
     check_ids("stop_ids", stop_ids, model.vocabulary_size)
@@ -164,13 +166,16 @@ def check_ids(name: str, ids, vocabulary_size: int | None):
         )
 
 
-def _check_room(model, length):
-    if model.max_length is not None and length > model.max_length:
+def _check_room(room, length):
+    if room is not None and length > room:
         raise ValueError(
-            f"The texts may reach {length} tokens, but the model has `max_length="
-            f"{model.max_length}` positions. Shorten the inputs, or lower "
-            "`max_new_tokens`."
+            f"The texts may reach {length} tokens, but the model has positions for "
+            f"{room}. Shorten the inputs, or lower `max_new_tokens`."
         )
+
+
+def _within(length, room):
+    return length if room is None else max(1, min(length, room))
 
 
 def _row(ids, index, name):

@@ -231,6 +231,8 @@ class TextClassifier:
             self.model,
             self._batches(*train, batch_size=batch_size, seed=seed, sampling=sampling),
             self._batches(*validation, batch_size=256, shuffle=False),
+            monitor="val_accuracy",
+            mode="max",
             epochs=epochs,
             patience=patience,
             checkpoint_folder=checkpoint_folder,

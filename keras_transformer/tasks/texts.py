@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
 from keras_transformer.datasets import split
 
@@ -48,6 +49,37 @@ def check_texts(texts: Sequence[str], labels: Sequence | None = None):
     return texts, labels
 
 
+def check_pairs(pairs) -> tuple[list[str], list[str]]:
+    """Return sources and targets as lists.
+
+    Args:
+        pairs: Pairs `(source, target)`, or a table with these two columns.
+
+    Raises:
+        TypeError: An item that is no pair of strings, with its index.
+        ValueError: No pairs, or a table without these columns.
+    """
+    if isinstance(pairs, pd.DataFrame):
+        lacking = {"source", "target"} - set(pairs.columns)
+        if lacking:
+            raise ValueError(
+                "`pairs` as a table needs the columns 'source' and 'target'. Received: "
+                f"{', '.join(map(repr, pairs.columns))}."
+            )
+        pairs = zip(pairs["source"], pairs["target"], strict=True)
+    pairs = list(pairs)
+    if not pairs:
+        raise ValueError("`pairs` is empty. Pass pairs of a source and a target.")
+    for index, pair in enumerate(pairs):
+        whole = isinstance(pair, (tuple, list)) and len(pair) == 2
+        if not whole or not all(isinstance(text, str) for text in pair):
+            raise TypeError(
+                "`pairs` must be pairs of two strings, (source, target). Pair "
+                f"{index} is {pair!r}."
+            )
+    return [source for source, _ in pairs], [target for _, target in pairs]
+
+
 def hold_back(texts, labels, validation_data, seed):
     """Return the pairs of training and validation texts and labels."""
     texts, labels = check_texts(texts, labels)
@@ -56,4 +88,15 @@ def hold_back(texts, labels, validation_data, seed):
     parts = split(texts, labels, (0.9, 0.1), seed=seed)
     return tuple(
         ([texts[i] for i in rows], [labels[i] for i in rows]) for rows in parts
+    )
+
+
+def hold_back_pairs(pairs, validation_data, seed):
+    """Return training and validation pairs, each as sources and targets."""
+    sources, targets = check_pairs(pairs)
+    if validation_data is not None:
+        return (sources, targets), check_pairs(validation_data)
+    parts = split(sources, None, (0.95, 0.05), seed=seed)
+    return tuple(
+        ([sources[i] for i in rows], [targets[i] for i in rows]) for rows in parts
     )

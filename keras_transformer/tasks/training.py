@@ -1,11 +1,13 @@
 """Training with Keras's own callbacks: stop early, keep the best, go on again."""
 
 import shutil
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import keras
 
-MONITOR = "val_accuracy"
+from keras_transformer.training import KeepLast, average_checkpoints
 
 
 def fit_model(
@@ -13,51 +15,77 @@ def fit_model(
     train,
     validation,
     *,
+    monitor: str,
+    mode: str,
     epochs,
     patience,
+    average: int | None = None,
     checkpoint_folder=None,
     callbacks=(),
     verbose="auto",
 ) -> keras.callbacks.History:
-    """Fit a compiled model; see `TextClassifier.fit` for the arguments."""
+    """Fit a compiled model; see `Translator.fit` for the arguments.
+
+    Args:
+        model: The compiled model.
+        train: Batches to train on.
+        validation: Batches to watch.
+        monitor: The value that `patience` watches.
+        mode: `"max"` or `"min"`, which of its values is better.
+        epochs: See `Translator.fit`.
+        patience: See `Translator.fit`.
+        average: See `Translator.fit`.
+        checkpoint_folder: See `Translator.fit`.
+        callbacks: See `Translator.fit`.
+        verbose: See `Translator.fit`.
+    """
+    watch = {"monitor": monitor, "mode": mode}
     wired = list(callbacks)
-    if patience is not None:
-        stop = keras.callbacks.EarlyStopping(
-            monitor=MONITOR, patience=patience, restore_best_weights=True
+    with ExitStack() as stack:
+        folder = checkpoint_folder
+        if folder is None and average:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+        folder = None if folder is None else Path(folder)
+        if patience is not None:
+            wired.append(
+                keras.callbacks.EarlyStopping(
+                    patience=patience, restore_best_weights=not average, **watch
+                )
+            )
+        if checkpoint_folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            best = folder / "best.weights.h5"
+            keep = keras.callbacks.ModelCheckpoint(
+                best,
+                save_best_only=True,
+                save_weights_only=True,
+                initial_value_threshold=_score(model, best, validation, monitor),
+                **watch,
+            )
+            wired += [keep, keras.callbacks.BackupAndRestore(folder / "backup")]
+        last = KeepLast(folder / "last", average) if average else None
+        history = model.fit(
+            train,
+            validation_data=validation,
+            epochs=epochs,
+            callbacks=[*wired, last] if last else wired,
+            verbose=verbose,
         )
-        wired.append(stop)
-    if checkpoint_folder is not None:
-        folder = Path(checkpoint_folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        best = folder / "best.weights.h5"
-        keep = keras.callbacks.ModelCheckpoint(
-            best,
-            monitor=MONITOR,
-            save_best_only=True,
-            save_weights_only=True,
-            initial_value_threshold=_score(model, best, validation),
-        )
-        wired += [keep, keras.callbacks.BackupAndRestore(folder / "backup")]
-    history = model.fit(
-        train,
-        validation_data=validation,
-        epochs=epochs,
-        callbacks=wired,
-        verbose=verbose,
-    )
-    if checkpoint_folder is not None:
-        # Early stopping knows nothing of the epochs before an interruption.
-        if patience is not None and best.is_file():
+        if last:
+            average_checkpoints(model, last.files)
+        elif checkpoint_folder is not None and patience is not None and best.is_file():
+            # Early stopping knows nothing of the epochs before an interruption.
             model.load_weights(best)
-        shutil.rmtree(folder)
+        if checkpoint_folder is not None:
+            shutil.rmtree(folder)
     return history
 
 
-def _score(model, weights, validation):
+def _score(model, weights, validation, monitor):
     """Return what the best weights of an interrupted training reached."""
     if not weights.is_file():
         return None
     model.load_weights(weights)  # `BackupAndRestore` puts the last ones back
     return model.evaluate(validation, return_dict=True, verbose=0)[
-        MONITOR.removeprefix("val_")
+        monitor.removeprefix("val_")
     ]

@@ -1,0 +1,71 @@
+"""Where a translation comes from: its attention to the source."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from keras_transformer.visualization import (
+    AttentionRecord,
+    attention_table,
+    plot_attention,
+)
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """A translation, and where each of its tokens looked when it was predicted.
+
+    Attributes:
+        text: The source.
+        translation: The translation that was read along.
+        source_tokens: Pieces of the source, as the model saw them.
+        target_tokens: Pieces of the translation, the end among them.
+        attention: The `AttentionRecord` of the model's call.
+    """
+
+    text: str
+    translation: str
+    source_tokens: list[str]
+    target_tokens: list[str]
+    attention: AttentionRecord
+
+    @property
+    def layers(self) -> list[str]:
+        """Paths of the attentions from the translation to the source."""
+        shape = (len(self.target_tokens), len(self.source_tokens))
+        every = [path for path, (first, *_) in self.attention.items()]
+        return [
+            path
+            for path in every
+            if self.attention[path][0].shape[-2:] == shape and "self" not in path
+        ]
+
+    def table(self, layer: str | None = None, head="mean") -> pd.DataFrame:
+        """Return weights, translation x source; by default the last layer's."""
+        return attention_table(
+            self._weights(layer), self.target_tokens, self.source_tokens, head=head
+        )
+
+    def plot(self, layer: str | None = None, head="mean", path=None, **settings):
+        """Draw the weights of one head, or of all (`None`); see `plot_attention`."""
+        labels = {"query_label": "translation", "key_label": "source"}
+        title = settings.pop("title", f"{self.text}\n→ {self.translation}")
+        return plot_attention(
+            self._weights(layer),
+            self.target_tokens,
+            self.source_tokens,
+            head=head,
+            path=path,
+            title=title,
+            **{**labels, **settings},
+        )
+
+    def _weights(self, layer):
+        if layer is None:
+            if not self.layers:
+                raise ValueError(
+                    "This model has no attention to the source: its encoder hands on "
+                    "one fixed vector."
+                )
+            layer = self.layers[-1]
+        return self.attention[layer][0]

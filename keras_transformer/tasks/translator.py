@@ -1,0 +1,416 @@
+"""Sentences of one language in, of another out."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import keras
+import numpy as np
+
+from keras_transformer.datasets import BucketedDataset
+from keras_transformer.generation import beam_search
+from keras_transformer.generation.inputs import bucket
+from keras_transformer.layers.base import check_choice, check_size
+from keras_transformer.tasks.alignment import Alignment
+from keras_transformer.tasks.folder import read_folder, write_folder
+from keras_transformer.tasks.texts import check_pairs, check_texts, hold_back_pairs
+from keras_transformer.tasks.training import fit_model
+from keras_transformer.tasks.translation_recipes import RECIPES
+from keras_transformer.tasks.translation_scores import translation_scores
+from keras_transformer.tokenizers import SentencePieceTokenizer
+from keras_transformer.training import (
+    InverseSquareRoot,
+    Perplexity,
+    TokenCrossentropy,
+    shift_right,
+)
+from keras_transformer.visualization import record_attention
+
+
+class Translation(NamedTuple):
+    """One of several translations of a sentence.
+
+    Attributes:
+        text: The translation.
+        score: Its log-probability, normalised by length; higher is better.
+    """
+
+    text: str
+    score: float
+
+
+class Translator:
+    """A model and its tokenizers: sentences in, translations out.
+
+    Args:
+        model: A model with `start` and `step` that reads a source, such as
+            `Seq2SeqTransformer`.
+        source_tokenizer: The tokenizer of the sources.
+        target_tokenizer: The tokenizer of the targets; `source_tokenizer` if not
+            given. Its bos, eos and pad ids must be the model's.
+        max_length: Most tokens of a sentence; longer ones are cut off.
+        recipe: The recipe whose way of training `fit` takes by default.
+
+    Raises:
+        ValueError: The parts do not fit one another.
+
+    Example:
+
+    >>> translator = Translator.from_pairs(pairs)
+    >>> translator.fit(pairs)
+    >>> translator.translate(["내일 봐요."])
+
+    Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762 (chapter: 9)
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        source_tokenizer: SentencePieceTokenizer,
+        target_tokenizer: SentencePieceTokenizer | None = None,
+        *,
+        max_length: int = 256,
+        recipe: str = "transformer",
+    ):
+        check_choice("recipe", recipe, tuple(RECIPES))
+        target_tokenizer = target_tokenizer or source_tokenizer
+        max_length = check_size("max_length", max_length)
+        _check_parts(model, source_tokenizer, target_tokenizer, max_length)
+        self.model = model
+        self.source_tokenizer = source_tokenizer
+        self.target_tokenizer = target_tokenizer
+        self.max_length = max_length
+        self.recipe = recipe
+
+    @classmethod
+    def from_pairs(
+        cls,
+        pairs: Sequence,
+        recipe: str = "transformer",
+        *,
+        vocabulary_size: int = 8000,
+        share_vocabulary: bool = True,
+        max_length: int = 256,
+        **settings,
+    ) -> "Translator":
+        """Train tokenizers on sentence pairs, and build an untrained model for them.
+
+        Args:
+            pairs: Pairs `(source, target)`, or a table with these two columns.
+            recipe: One of `RECIPES`.
+            vocabulary_size: Number of token ids; fewer if the texts give no more.
+            share_vocabulary: Whether both languages have one vocabulary (and the
+                model one token table), or `vocabulary_size` ids each.
+            max_length: Most tokens of a sentence.
+            **settings: Settings of the model in place of the recipe's, such as
+                `num_layers=2`.
+
+        Raises:
+            TypeError: Sentences that are no strings.
+            ValueError: No pairs, an unknown recipe.
+        """
+        check_choice("recipe", recipe, tuple(RECIPES))
+        sources, targets = check_pairs(pairs)
+        if share_vocabulary:
+            both = SentencePieceTokenizer.train([*sources, *targets], vocabulary_size)
+            tokenizers = (both, both)
+        else:
+            tokenizers = tuple(
+                SentencePieceTokenizer.train(texts, vocabulary_size)
+                for texts in (sources, targets)
+            )
+            settings = {
+                "source_vocabulary_size": tokenizers[0].vocabulary_size,
+                "share_embeddings": False,
+                **settings,
+            }
+        target = tokenizers[1]
+        model = RECIPES[recipe].build(
+            target.vocabulary_size,
+            pad_id=target.pad_id,
+            start_id=target.bos_id,
+            stop_id=target.eos_id,
+            **{**RECIPES[recipe].settings, **settings},
+        )
+        model.build()
+        return cls(model, *tokenizers, max_length=max_length, recipe=recipe)
+
+    def fit(
+        self,
+        pairs: Sequence,
+        *,
+        validation_data: Sequence | None = None,
+        epochs: int = 30,
+        max_tokens: int = 4096,
+        learning_rate: float | None = None,
+        warmup_steps: int | None = None,
+        label_smoothing: float = 0.1,
+        average: int | None = 5,
+        patience: int | None = None,
+        checkpoint_folder=None,
+        seed: int = 0,
+        callbacks: Sequence = (),
+        verbose="auto",
+    ) -> keras.callbacks.History:
+        """Train the model on what comes next in each target.
+
+        Args:
+            pairs: Pairs `(source, target)`, or a table with these two columns.
+            validation_data: Pairs to watch; if not given, a twentieth of the pairs
+                (equal sources on one side) is held back.
+            epochs: Most passes over the pairs.
+            max_tokens: Rows times longest side of a batch.
+            learning_rate: The highest one (`InverseSquareRoot`); the recipe's if
+                not given.
+            warmup_steps: Steps until then; the recipe's if not given.
+            label_smoothing: Share of probability for all tokens alike.
+            average: The weights at the end are the mean of those after the last so
+                many epochs; `None` for the best epoch's (with `patience`) or the
+                last one's.
+            patience: Stop after so many epochs without a better validation
+                perplexity; `None` to train all epochs.
+            checkpoint_folder: Where to keep the state after each epoch; as in
+                `TextClassifier.fit`.
+            seed: Seed of the order and of the dropout.
+            callbacks: Further Keras callbacks.
+            verbose: As in Keras's `fit`.
+
+        Returns:
+            Keras's `History`.
+
+        Raises:
+            TypeError, ValueError: Pairs that cannot be trained on.
+        """
+        recipe = RECIPES[self.recipe]
+        train, validation = hold_back_pairs(pairs, validation_data, seed)
+        keras.utils.set_random_seed(seed)
+        rate = InverseSquareRoot(
+            learning_rate or recipe.learning_rate, warmup_steps or recipe.warmup_steps
+        )
+        self.model.compile(
+            keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9),
+            loss=TokenCrossentropy(label_smoothing),
+            weighted_metrics=[
+                Perplexity(),
+                keras.metrics.SparseCategoricalAccuracy("accuracy"),
+            ],
+        )
+        return fit_model(
+            self.model,
+            self._batches(*train, max_tokens=max_tokens, seed=seed),
+            self._batches(*validation, max_tokens=max_tokens, shuffle=False),
+            monitor="val_perplexity",
+            mode="min",
+            epochs=epochs,
+            patience=patience,
+            average=average,
+            checkpoint_folder=checkpoint_folder,
+            callbacks=callbacks,
+            verbose=verbose,
+        )
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        num_beams: int = 4,
+        *,
+        n_best: int | None = None,
+        batch_size: int = 16,
+        verbose=0,
+        **settings,
+    ) -> list:
+        """Translate sentences.
+
+        An empty sentence gives an empty translation. A sentence of more than
+        `max_length` tokens is cut off. A sentence gets the same translation alone
+        and among others.
+
+        Args:
+            texts: The sentences.
+            num_beams: Translations that are followed at the same time; 1 is greedy.
+            n_best: Return so many translations of each sentence with their scores.
+            batch_size: Sentences that are translated at the same time.
+            verbose: 1 for a progress bar.
+            **settings: Further settings of `beam_search`, such as `length_penalty`.
+
+        Returns:
+            The translations, a string for each text; with `n_best`, a list of
+            `Translation`s for each, the best first.
+
+        Raises:
+            TypeError: Texts that are no strings.
+            ValueError: A setting out of range.
+        """
+        texts, _ = check_texts(texts)
+        if n_best is not None and check_size("n_best", n_best) > num_beams:
+            raise ValueError(
+                f"`n_best` must be at most `num_beams`. Received: n_best={n_best}, "
+                f"num_beams={num_beams}."
+            )
+        results = [[Translation("", 0.0)] for _ in texts]
+        progress = keras.utils.Progbar(len(texts), verbose=verbose)
+        for rows, ids, limit in self._groups(texts, batch_size):
+            settings = {"max_new_tokens": limit, **settings}
+            found = beam_search(self.model, ids, num_beams=num_beams, **settings)
+            for row, hypotheses in zip(rows, found, strict=False):
+                results[row] = [
+                    Translation(self.target_tokenizer.decode(tokens), score)
+                    for tokens, score in hypotheses[: n_best or 1]
+                ]
+            progress.add(len(rows))
+        return [best if n_best else best[0].text for best in results]
+
+    def explain(self, text: str, translation: str | None = None) -> Alignment:
+        """Return where each token of a translation looked in the source.
+
+        Args:
+            text: The source.
+            translation: Its translation; the model's own if not given.
+        """
+        if translation is None:
+            (translation,) = self.translate([text])
+        source, target = self._encode([text], [translation])
+        if len(source[0]) < 2:
+            raise ValueError("`text` has no tokens: there is nothing to look at.")
+        inputs, labels = self._shifted(target)
+        with record_attention(self.model) as record:
+            self.model(
+                {
+                    "encoder_token_ids": np.array(source, "int32"),
+                    "decoder_token_ids": np.array(inputs, "int32"),
+                }
+            )
+        return Alignment(
+            text=text,
+            translation=translation,
+            source_tokens=[self.source_tokenizer.id_to_piece(i) for i in source[0]],
+            target_tokens=[self.target_tokenizer.id_to_piece(i) for i in labels[0]],
+            attention=record,
+        )
+
+    def evaluate(
+        self, pairs: Sequence, num_beams: int = 4, *, verbose=0, **settings
+    ) -> dict:
+        """Translate the sources and compare with the targets.
+
+        Args:
+            pairs: Pairs `(source, target)`, or a table with these two columns.
+            num_beams: As in `translate`.
+            verbose: 1 for a progress bar.
+            **settings: As in `translate`.
+
+        Returns:
+            `"bleu"` and `"chrf"` (0 to 100) with their signatures, which say how
+            they were computed, and the `"translations"`.
+
+        Raises:
+            ImportError: sacrebleu is not installed.
+        """
+        sources, targets = check_pairs(pairs)
+        translations = self.translate(sources, num_beams, verbose=verbose, **settings)
+        scores = translation_scores(translations, targets)
+        return {**scores, "translations": translations}
+
+    def save(self, folder):
+        """Write model and tokenizers into a folder, whole or not at all."""
+        shared = self.source_tokenizer is self.target_tokenizer
+        files = {
+            "model.keras": self.model.save,
+            "source.model": self.source_tokenizer.save,
+        }
+        if not shared:
+            files["target.model"] = self.target_tokenizer.save
+        settings = {"max_length": self.max_length, "recipe": self.recipe}
+        write_folder(folder, {"task": type(self).__name__, **settings}, files)
+
+    @classmethod
+    def load(cls, folder) -> "Translator":
+        """Read what `save` wrote, on any backend.
+
+        Raises:
+            ValueError: The folder is no saved translator, or is cut short.
+        """
+        settings = read_folder(folder, cls.__name__)
+        folder = Path(folder)
+        source, *target = (
+            SentencePieceTokenizer.load(folder / name)
+            for name in ("source.model", "target.model")
+            if name in settings["files"]
+        )
+        return cls(
+            keras.models.load_model(folder / "model.keras"),
+            source,
+            *target,
+            max_length=settings["max_length"],
+            recipe=settings["recipe"],
+        )
+
+    def _encode(self, sources, targets):
+        """Return ids: sources with their end, targets without start and end."""
+        longest = self.max_length
+        sources = self.source_tokenizer.encode(
+            sources, add_eos=True, max_length=max(2, longest)
+        )
+        return sources, self.target_tokenizer.encode(targets, max_length=longest - 1)
+
+    def _shifted(self, targets):
+        return shift_right(targets, self.model.start_id, self.model.stop_id)
+
+    def _batches(self, sources, targets, **settings):
+        sources, targets = self._encode(sources, targets)
+        inputs, labels = self._shifted(targets)
+        names = {"encoder_token_ids": sources, "decoder_token_ids": inputs}
+        return BucketedDataset(
+            names,
+            labels,
+            pad_id=self.model.pad_id,
+            sample_weight="tokens",
+            **settings,
+        )
+
+    def _groups(self, texts, batch_size) -> Iterator:
+        """Yield rows, ids and most new tokens of texts of one padded length."""
+        batch_size = check_size("batch_size", batch_size)
+        rows = [index for index, text in enumerate(texts) if text.strip()]
+        ids, _ = self._encode([texts[row] for row in rows], [])
+        groups = {}
+        for row, sequence in zip(rows, ids, strict=True):
+            groups.setdefault(bucket(len(sequence)), []).append((row, sequence))
+        for length, members in sorted(groups.items()):
+            limit = min(2 * length, self.max_length)
+            for start in range(0, len(members), batch_size):
+                rows, batch = zip(*members[start : start + batch_size], strict=True)
+                # Other numbers of rows compile anew: fill up with the first one.
+                size = min(batch_size, 1 << (len(batch) - 1).bit_length())
+                yield rows, [*batch, *[batch[0]] * (size - len(batch))], limit
+
+
+def _check_parts(model, source_tokenizer, target_tokenizer, max_length):
+    source_size = getattr(model, "source_vocabulary_size", None)
+    for tokenizer, size, side in (
+        (source_tokenizer, source_size or model.vocabulary_size, "source"),
+        (target_tokenizer, model.vocabulary_size, "target"),
+    ):
+        if tokenizer.vocabulary_size > size:
+            raise ValueError(
+                f"The {side} tokenizer has {tokenizer.vocabulary_size} ids, but the "
+                f"model only {size}. Use the tokenizer that it was built for."
+            )
+    ids = {
+        "start_id": target_tokenizer.bos_id,
+        "stop_id": target_tokenizer.eos_id,
+        "pad_id": target_tokenizer.pad_id,
+    }
+    other = {name: id for name, id in ids.items() if getattr(model, name) != id}
+    if other:
+        got = ", ".join(f"{name}={getattr(model, name)}" for name in other)
+        raise ValueError(
+            f"The model must have the ids of the target tokenizer, {other}. Received a "
+            f"model with {got}."
+        )
+    limit = model.position_limit
+    if limit is not None and limit < max_length:
+        raise ValueError(
+            f"The model has positions for {limit} tokens, fewer than `max_length="
+            f"{max_length}`. Pass max_length={limit}."
+        )
