@@ -1,8 +1,8 @@
 """Tasks: a model joined with its tokenizer; text in, text out."""
 
-from keras_transformer.tasks.alignment import Alignment
+from keras_transformer.tasks.alignment import Alignment, Translation
 from keras_transformer.tasks.explanation import Explanation
 from keras_transformer.tasks.text_classifier import TextClassifier
-from keras_transformer.tasks.translator import Translation, Translator
+from keras_transformer.tasks.translator import Translator
 
 __all__ = ["Alignment", "Explanation", "TextClassifier", "Translation", "Translator"]

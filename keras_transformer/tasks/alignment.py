@@ -1,6 +1,7 @@
-"""Where a translation comes from: its attention to the source."""
+"""What a translator returns: translations, and where they come from."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -9,6 +10,18 @@ from keras_transformer.visualization import (
     attention_table,
     plot_attention,
 )
+
+
+class Translation(NamedTuple):
+    """One of several translations of a sentence.
+
+    Attributes:
+        text: The translation.
+        score: Its log-probability, normalised by length; higher is better.
+    """
+
+    text: str
+    score: float
 
 
 @dataclass(frozen=True)
@@ -33,11 +46,10 @@ class Alignment:
     def layers(self) -> list[str]:
         """Paths of the attentions from the translation to the source."""
         shape = (len(self.target_tokens), len(self.source_tokens))
-        every = [path for path, (first, *_) in self.attention.items()]
         return [
             path
-            for path in every
-            if self.attention[path][0].shape[-2:] == shape and "self" not in path
+            for path, weights in self.attention.items()
+            if weights[0].shape[-2:] == shape and "self_attention" not in path
         ]
 
     def table(self, layer: str | None = None, head="mean") -> pd.DataFrame:

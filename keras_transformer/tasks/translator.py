@@ -1,18 +1,18 @@
 """Sentences of one language in, of another out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import keras
 import numpy as np
 
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.generation import beam_search
-from keras_transformer.generation.inputs import bucket
-from keras_transformer.layers.base import check_choice, check_size
-from keras_transformer.tasks.alignment import Alignment
+from keras_transformer.generation.inputs import check_count
+from keras_transformer.layers.base import check_choice
+from keras_transformer.tasks.alignment import Alignment, Translation
 from keras_transformer.tasks.folder import read_folder, write_folder
+from keras_transformer.tasks.length_batches import length_batches
 from keras_transformer.tasks.texts import check_pairs, check_texts, hold_back_pairs
 from keras_transformer.tasks.training import fit_model
 from keras_transformer.tasks.translation_recipes import RECIPES
@@ -25,18 +25,6 @@ from keras_transformer.training import (
     shift_right,
 )
 from keras_transformer.visualization import record_attention
-
-
-class Translation(NamedTuple):
-    """One of several translations of a sentence.
-
-    Attributes:
-        text: The translation.
-        score: Its log-probability, normalised by length; higher is better.
-    """
-
-    text: str
-    score: float
 
 
 class Translator:
@@ -74,7 +62,7 @@ class Translator:
     ):
         check_choice("recipe", recipe, tuple(RECIPES))
         target_tokenizer = target_tokenizer or source_tokenizer
-        max_length = check_size("max_length", max_length)
+        check_count("max_length", max_length, 2)
         _check_parts(model, source_tokenizer, target_tokenizer, max_length)
         self.model = model
         self.source_tokenizer = source_tokenizer
@@ -242,18 +230,21 @@ class Translator:
             ValueError: A setting out of range.
         """
         texts, _ = check_texts(texts)
-        if n_best is not None and check_size("n_best", n_best) > num_beams:
+        if n_best is not None and not 1 <= n_best <= num_beams:
             raise ValueError(
-                f"`n_best` must be at most `num_beams`. Received: n_best={n_best}, "
-                f"num_beams={num_beams}."
+                "`n_best` must be at least 1 and at most `num_beams`. Received: "
+                f"n_best={n_best}, num_beams={num_beams}."
             )
         results = [[Translation("", 0.0)] for _ in texts]
-        progress = keras.utils.Progbar(len(texts), verbose=verbose)
-        for rows, ids, limit in self._groups(texts, batch_size):
-            settings = {"max_new_tokens": limit, **settings}
-            found = beam_search(self.model, ids, num_beams=num_beams, **settings)
+        filled = [index for index, text in enumerate(texts) if text.strip()]
+        ids, _ = self._encode([texts[index] for index in filled], [])
+        progress = keras.utils.Progbar(len(filled), verbose=verbose)
+        for length, rows, batch in length_batches(ids, batch_size):
+            limit = min(2 * length, self.max_length)
+            limited = {"max_new_tokens": limit, **settings}
+            found = beam_search(self.model, batch, num_beams=num_beams, **limited)
             for row, hypotheses in zip(rows, found, strict=False):
-                results[row] = [
+                results[filled[row]] = [
                     Translation(self.target_tokenizer.decode(tokens), score)
                     for tokens, score in hypotheses[: n_best or 1]
                 ]
@@ -307,9 +298,8 @@ class Translator:
             ImportError: sacrebleu is not installed.
         """
         sources, targets = check_pairs(pairs)
-        translations = self.translate(sources, num_beams, verbose=verbose, **settings)
-        scores = translation_scores(translations, targets)
-        return {**scores, "translations": translations}
+        found = self.translate(sources, num_beams, verbose=verbose, **settings)
+        return {**translation_scores(found, targets), "translations": found}
 
     def save(self, folder):
         """Write model and tokenizers into a folder, whole or not at all."""
@@ -347,9 +337,9 @@ class Translator:
 
     def _encode(self, sources, targets):
         """Return ids: sources with their end, targets without start and end."""
-        longest = self.max_length
+        longest = self.max_length  # start_id or stop_id is counted
         sources = self.source_tokenizer.encode(
-            sources, add_eos=True, max_length=max(2, longest)
+            sources, add_eos=True, max_length=longest
         )
         return sources, self.target_tokenizer.encode(targets, max_length=longest - 1)
 
@@ -367,22 +357,6 @@ class Translator:
             sample_weight="tokens",
             **settings,
         )
-
-    def _groups(self, texts, batch_size) -> Iterator:
-        """Yield rows, ids and most new tokens of texts of one padded length."""
-        batch_size = check_size("batch_size", batch_size)
-        rows = [index for index, text in enumerate(texts) if text.strip()]
-        ids, _ = self._encode([texts[row] for row in rows], [])
-        groups = {}
-        for row, sequence in zip(rows, ids, strict=True):
-            groups.setdefault(bucket(len(sequence)), []).append((row, sequence))
-        for length, members in sorted(groups.items()):
-            limit = min(2 * length, self.max_length)
-            for start in range(0, len(members), batch_size):
-                rows, batch = zip(*members[start : start + batch_size], strict=True)
-                # Other numbers of rows compile anew: fill up with the first one.
-                size = min(batch_size, 1 << (len(batch) - 1).bit_length())
-                yield rows, [*batch, *[batch[0]] * (size - len(batch))], limit
 
 
 def _check_parts(model, source_tokenizer, target_tokenizer, max_length):

@@ -1,0 +1,167 @@
+"""`keras-transformer ... --task classification`: labels for texts."""
+
+import sys
+
+from keras_transformer.cli.files import (
+    add_model_option,
+    add_training_options,
+    read_lines,
+    train_task,
+)
+
+SAMPLES = 5
+
+
+def _train_options(command):
+    command.add_argument(
+        "--data",
+        metavar="FILE",
+        help="reviews to train on: .tsv or .csv with a header (by default the bundled "
+        "Korean film reviews)",
+    )
+    command.add_argument(
+        "--test", metavar="FILE", help="labelled texts to measure on at the end"
+    )
+    command.add_argument(
+        "--recipe",
+        default="default",
+        choices=["default", "chapter", "sentence-embedding"],
+        help="the model: our own, the chapter's (section 12), or the self-attentive "
+        "sentence embedding of 2017 (section 2)",
+    )
+    add_training_options(command, "classifier", epochs=10, vocabulary_size=4000)
+    _columns(command)
+
+
+def _predict_options(command):
+    add_model_option(command)
+    command.add_argument(
+        "texts", metavar="FILE", nargs="?", help="texts (by default standard input)"
+    )
+    command.add_argument(
+        "--explain",
+        metavar="PICTURE",
+        help="draw the attention of the first text (.png or .svg)",
+    )
+
+
+def _evaluate_options(command):
+    add_model_option(command)
+    command.add_argument("data", metavar="FILE", help=".tsv or .csv with a header")
+    _columns(command)
+
+
+OPTIONS = {
+    "train": _train_options,
+    "predict": _predict_options,
+    "evaluate": _evaluate_options,
+}
+
+
+def _columns(command):
+    command.add_argument(
+        "--text-column", default="document", help="column of texts (%(default)s)"
+    )
+    command.add_argument(
+        "--label-column", default="label", help="column of labels (%(default)s)"
+    )
+
+
+def train(options):
+    """Train a classifier, and report on it."""
+    from keras_transformer.tasks import TextClassifier
+
+    texts, validation, test = _reviews(options)
+
+    def build():
+        return TextClassifier.from_texts(
+            *texts, recipe=options.recipe, vocabulary_size=options.vocabulary_size
+        )
+
+    def fit(classifier, checkpoint_folder):
+        size = classifier.tokenizer.vocabulary_size
+        print(f"{len(texts[0])} texts to train on, {size} token ids")
+        classifier.fit(
+            *texts,
+            validation_data=validation,
+            epochs=options.epochs,
+            seed=options.seed,
+            checkpoint_folder=checkpoint_folder,
+        )
+
+    classifier, folder = train_task(options, TextClassifier, build, fit)
+    _report(classifier, test or validation, folder, "test" if test else "validation")
+
+
+def _reviews(options):
+    """Return (texts, labels) to train, to validate and to test on."""
+    from keras_transformer.datasets import load_reviews, split
+
+    if options.data is None:
+        return [_pair(part, "document", "label") for part in load_reviews()]
+    texts, labels = _read(options.data, options)
+    rows = split(texts, labels, (0.9, 0.1), seed=options.seed)
+    parts = [([texts[i] for i in part], [labels[i] for i in part]) for part in rows]
+    return *parts, _read(options.test, options) if options.test else None
+
+
+def _read(path, options):
+    from keras_transformer.datasets import read_reviews
+
+    columns = (options.text_column, options.label_column)
+    frame = read_reviews(path, text_column=columns[0], label_column=columns[1])
+    return _pair(frame, *columns)
+
+
+def _pair(frame, text_column, label_column):
+    return frame[text_column].tolist(), frame[label_column].tolist()
+
+
+def _report(classifier, data, folder, part):
+    texts, labels = data
+    result = classifier.evaluate(texts, labels)
+    print(f"\n{part} accuracy {result['accuracy']:.3f}, F1 {result['f1']:.3f}")
+    print(result["confusion"].to_string(), "\n")
+    step = max(1, len(texts) // SAMPLES)
+    table = classifier.predict(texts[::step][:SAMPLES], table=True)
+    for row, true in zip(table.itertuples(), labels[::step], strict=False):
+        print(f"{row.label} ({row.probability:.2f}, true {true})  {row.text[:70]}")
+    print(f"\nmodel               {folder / 'model.keras'}")
+    print(f"tokenizer           {folder / 'tokenizer.model'}")
+    print(f"attention picture   {_draw(classifier, texts, folder / 'attention.png')}")
+
+
+def _draw(classifier, texts, picture):
+    """Draw the attention of the first text that has tokens, if that can be done."""
+    text = next((text for text in texts if classifier.tokenizer.encode(text)), None)
+    if text is None:
+        return "none: no text has tokens"
+    try:
+        classifier.explain(text).plot(path=picture)
+    except ImportError as error:
+        return f"none: {error}"
+    return picture
+
+
+def predict(options):
+    """Label texts, one a line."""
+    from keras_transformer.tasks import TextClassifier
+
+    classifier = TextClassifier.load(options.model)
+    texts = read_lines(options.texts)
+    table = classifier.predict(texts, table=True)
+    for row in table.itertuples():
+        print(f"{row.label}\t{row.probability:.4f}\t{row.text}")
+    if options.explain:
+        picture = _draw(classifier, texts, options.explain)
+        print(f"attention picture   {picture}", file=sys.stderr)
+
+
+def evaluate(options):
+    """Measure a classifier on labelled texts."""
+    from keras_transformer.tasks import TextClassifier
+
+    classifier = TextClassifier.load(options.model)
+    result = classifier.evaluate(*_read(options.data, options), verbose="auto")
+    print(f"accuracy {result['accuracy']:.4f}\nF1 {result['f1']:.4f}")
+    print(result["confusion"].to_string())

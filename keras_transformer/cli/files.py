@@ -1,0 +1,75 @@
+"""What the commands of all tasks do with files."""
+
+import shutil
+import sys
+from pathlib import Path
+
+
+def add_training_options(command, output: str, epochs: int, vocabulary_size: int):
+    """Add the options that every `train` has."""
+    command.add_argument(
+        "--output",
+        metavar="FOLDER",
+        default=output,
+        help="where the trained model goes (default: %(default)s)",
+    )
+    command.add_argument(
+        "--epochs", type=int, default=epochs, help="most epochs (default: %(default)s)"
+    )
+    command.add_argument(
+        "--vocabulary-size",
+        type=int,
+        default=vocabulary_size,
+        help="token ids (%(default)s)",
+    )
+    command.add_argument("--seed", type=int, default=0, help="(default: %(default)s)")
+    command.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with a training of the same command that was interrupted",
+    )
+
+
+def add_model_option(command):
+    """Add the folder of a trained model."""
+    command.add_argument("model", metavar="FOLDER", help="the folder that train wrote")
+
+
+def train_task(options, task_class, build, fit) -> tuple:
+    """Train a task and save it, so that an interrupted training can be resumed.
+
+    Args:
+        options: The options of the command.
+        task_class: The class of the task.
+        build: Function that makes the untrained task.
+        fit: Function that trains it: `fit(task, checkpoint_folder)`.
+
+    Returns:
+        The task, and the folder that it lies in.
+    """
+    from keras_transformer.tasks.folder import check_free
+
+    if options.epochs < 1:
+        raise ValueError(f"--epochs must be at least 1. Received: {options.epochs}.")
+    folder = check_free(options.output)
+    working = folder.with_name(f".{folder.name}-training")
+    if options.resume:
+        task = task_class.load(working / "task")
+    else:
+        shutil.rmtree(working, ignore_errors=True)
+        task = build()
+        task.save(working / "task")
+    fit(task, working / "checkpoint")
+    task.save(folder)
+    shutil.rmtree(working, ignore_errors=True)
+    return task, folder
+
+
+def read_lines(path: str | None) -> list[str]:
+    """Return the lines of a file, or of standard input."""
+    if path is None:
+        text = sys.stdin.read()
+    else:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    return lines[:-1] if lines[-1] == "" else lines

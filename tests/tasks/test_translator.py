@@ -1,0 +1,185 @@
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+
+from keras_transformer import Translator
+from keras_transformer.models import Seq2SeqTransformer
+from keras_transformer.tokenizers import SentencePieceTokenizer
+
+WORDS = {"하나": "one", "둘": "two", "셋": "three", "넷": "four", "다섯": "five"}
+PAIRS = [
+    (f"{first} {second}", f"{WORDS[second]} {WORDS[first]}")
+    for first in WORDS
+    for second in WORDS
+]
+SMALL = dict(num_layers=1, embed_dim=32, num_heads=2, dense_dim=32, dropout=0.0)
+TRAINING = dict(
+    validation_data=PAIRS, learning_rate=1e-2, warmup_steps=20, average=None, verbose=0
+)
+pytestmark = pytest.mark.filterwarnings("ignore:The corpus is too small")
+
+
+def small(**settings):
+    return Translator.from_pairs(PAIRS, vocabulary_size=60, **{**SMALL, **settings})
+
+
+@pytest.fixture(scope="module")
+def translator():
+    keras.utils.set_random_seed(0)
+    translator = small()
+    translator.fit(PAIRS, epochs=80, **TRAINING)
+    return translator
+
+
+def test_it_learns_what_it_is_shown(translator):
+    """Reversed word order, teacher-forced and free-running (P18)."""
+    sources, targets = zip(*PAIRS, strict=True)
+    batches = translator._batches(sources, targets)
+    assert translator.model.evaluate(batches, return_dict=True, verbose=0)[
+        "accuracy"
+    ] == pytest.approx(1.0)
+    assert translator.translate(sources, 1) == list(targets)
+    assert translator.translate(sources, 3) == list(targets)
+
+
+def test_a_sentence_gets_the_same_alone_and_among_others(translator):
+    texts = ["하나 둘", "", "셋 넷 다섯 하나 둘 셋 넷 하나 둘 셋", "  ", "다섯 하나"]
+    together = translator.translate(texts, 2, n_best=2)
+    for text, found in zip(texts, together, strict=True):
+        ((alone, *_),) = translator.translate([text], 2, n_best=2)
+        assert alone.text == found[0].text
+        assert alone.score == pytest.approx(found[0].score, abs=1e-4)
+    assert together[1][0].text == together[3][0].text == ""
+    assert translator.translate([]) == [] and translator.translate([""]) == [""]
+
+
+def test_the_best_come_first(translator):
+    ((first, second, third),) = translator.translate(["셋 둘"], 3, n_best=3)
+    assert first.text == "two three"
+    assert first.score >= second.score >= third.score
+    with pytest.raises(ValueError, match="n_best=4, num_beams=3"):
+        translator.translate(["셋"], 3, n_best=4)
+
+
+def test_it_says_where_it_looked(translator):
+    alignment = translator.explain("하나 둘")
+    assert alignment.translation == "two one"
+    assert alignment.layers == ["decoder/block_0/cross_attention"]
+    table = alignment.table()
+    assert list(table.index) == alignment.target_tokens
+    assert table.index[-1] == "</s>" and list(table.columns)[-1] == "</s>"
+    np.testing.assert_allclose(table.sum(axis=1), 1.0, atol=1e-5)
+    pytest.importorskip("matplotlib")
+    assert alignment.plot(head=0) is not None
+    with pytest.raises(ValueError, match="no tokens"):
+        translator.explain(" ")
+
+
+def test_scores_are_sacrebleus(translator):
+    sacrebleu = pytest.importorskip("sacrebleu")
+    scores = translator.evaluate(PAIRS, 1)
+    assert scores["bleu"] > 99 and scores["chrf"] > 99
+    assert "tok:13a" in scores["bleu_signature"]
+    assert scores["translations"] == [target for _, target in PAIRS]
+    other = [("하나 둘", "one"), ("둘 셋", "two")]
+    found = translator.evaluate(other, 1)
+    wanted = sacrebleu.corpus_chrf(found["translations"], [["one", "two"]]).score
+    assert found["chrf"] == pytest.approx(wanted)
+
+
+def test_saved_and_loaded_it_translates_alike(translator, tmp_path):
+    folder = tmp_path / "번역기"
+    translator.save(folder)
+    again = Translator.load(folder)
+    texts = [source for source, _ in PAIRS[:5]]
+    for one, other in zip(
+        translator.translate(texts, 2, n_best=1),
+        again.translate(texts, 2, n_best=1),
+        strict=True,
+    ):
+        assert one[0].text == other[0].text
+        assert one[0].score == pytest.approx(other[0].score, abs=1e-5)
+    (folder / "source.model").write_bytes(b"cut")
+    with pytest.raises(ValueError, match="source.model.* has 3 bytes"):
+        Translator.load(folder)
+
+
+def test_two_vocabularies_are_kept_apart(tmp_path):
+    translator = small(share_vocabulary=False)
+    assert translator.source_tokenizer is not translator.target_tokenizer
+    model = translator.model
+    assert model.source_vocabulary_size == translator.source_tokenizer.vocabulary_size
+    translator.fit(PAIRS, epochs=1, **TRAINING)
+    translator.save(tmp_path / "task")
+    again = Translator.load(tmp_path / "task")
+    assert again.translate(["하나"], 2) == translator.translate(["하나"], 2)
+
+
+def test_an_interrupted_training_goes_on(tmp_path):
+    class Interrupt(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            if epoch == 1:
+                raise KeyboardInterrupt
+
+    def trained(folder, callbacks=()):
+        keras.utils.set_random_seed(3)
+        translator = small()
+        settings = dict(TRAINING, average=2, epochs=4, seed=3, callbacks=callbacks)
+        try:
+            translator.fit(PAIRS, checkpoint_folder=folder, **settings)
+        except KeyboardInterrupt:
+            history = translator.fit(
+                PAIRS, checkpoint_folder=folder, **{**settings, "callbacks": ()}
+            )
+            assert len(history.history["loss"]) == 2
+        return translator.model.get_weights()
+
+    whole = trained(tmp_path / "a")
+    halves = trained(tmp_path / "b", [Interrupt()])
+    assert not (tmp_path / "b").exists()
+    assert all(np.isfinite(weight).all() for weight in halves)
+    assert [weight.shape for weight in halves] == [weight.shape for weight in whole]
+
+
+def test_parts_that_do_not_fit_are_refused():
+    tokenizer = SentencePieceTokenizer.train([a + b for a, b in PAIRS], 60)
+    size = tokenizer.vocabulary_size
+    shape = dict(num_layers=1, embed_dim=8, num_heads=2, dense_dim=8)
+    ids = dict(start_id=tokenizer.bos_id, stop_id=tokenizer.eos_id)
+    with pytest.raises(ValueError, match=r"source tokenizer has \d+ ids"):
+        Translator(Seq2SeqTransformer(size - 1, **shape, **ids), tokenizer)
+    with pytest.raises(ValueError, match="start_id=1"):
+        Translator(Seq2SeqTransformer(size, **shape, start_id=1, stop_id=3), tokenizer)
+    short = Seq2SeqTransformer(
+        size, **shape, **ids, positions="learned", sequence_length=9
+    )
+    with pytest.raises(ValueError, match="max_length=9"):
+        Translator(short, tokenizer)
+    assert Translator(short, tokenizer, max_length=9).max_length == 9
+    with pytest.raises(ValueError, match="`recipe`"):
+        Translator.from_pairs(PAIRS, "gru")
+
+
+@pytest.mark.parametrize(
+    "pairs, error, message",
+    [
+        ([], ValueError, "`pairs` is empty"),
+        ([("a", "b"), ("c", None)], TypeError, "Pair 1 is"),
+        (["ab"], TypeError, "Pair 0 is 'ab'"),
+        (pd.DataFrame({"ko": ["a"]}), ValueError, "'source' and 'target'"),
+    ],
+)
+def test_bad_pairs_are_named(pairs, error, message):
+    with pytest.raises(error, match=message):
+        Translator.from_pairs(pairs)
+
+
+def test_long_sentences_are_cut_and_learned_positions_hold():
+    translator = small(positions="learned", sequence_length=12, max_length=12)
+    (found,) = translator.translate(["하나 둘 셋 넷 다섯 " * 9], 2)
+    assert isinstance(found, str)
+    with pytest.raises(ValueError, match="num_beams=0"):
+        translator.translate(["하나"], 0)
+    with pytest.raises(TypeError, match="Text 1"):
+        translator.translate(["하나", None])
