@@ -40,7 +40,8 @@ from keras_transformer.models import (
 from keras_transformer.visualization import record_attention
 
 # beyond the chapter
-from keras_transformer.tasks import TextClassifier
+from keras_transformer.generation import beam_search, generate, stream
+from keras_transformer.tasks import TextClassifier, Translator
 # isort: on
 
 __version__ = "0.1.0"
@@ -62,9 +63,13 @@ __all__ = [
     "TransformerDecoder",
     "TransformerEncoder",
     "TransformerStack",
+    "Translator",
+    "beam_search",
     "build_sentence_embedding_classifier",
     "build_text_classifier",
+    "generate",
     "record_attention",
+    "stream",
 ]
 
 
