@@ -70,10 +70,12 @@ class Beams(Limits):
             ("length_normalization", ("length", "gnmt")),
             ("early_stopping", (True, False, "never")),
         ):
-            if getattr(self, name) not in choices:
+            value = getattr(self, name)
+            # 1 and 0 are equal to True and False, and yet others.
+            if not any(type(value) is type(c) and value == c for c in choices):
                 raise ValueError(
                     f"`{name}` must be one of {', '.join(map(repr, choices))}. "
-                    f"Received: {name}={getattr(self, name)!r}."
+                    f"Received: {name}={value!r}."
                 )
 
     @property
@@ -147,7 +149,7 @@ def beam_search(
     >>> model = LanguageModel(20, 8, 2, 16, num_layers=1)
     >>> best, *others = beam_search(model, [[5, 6]], num_beams=2, max_new_tokens=4)[0]
     """
-    settings = Beams(**settings)
+    settings = Beams.read("beam_search", settings)
     task = prepare(model, inputs, settings)
     rows, width = task.prompts["token_ids"].shape
     if settings.max_new_tokens == 0:
@@ -184,7 +186,9 @@ def _search(model, settings, task, rows, width):
             "prompts": prompts,
             "last": _repeated(prompts["token_ids"][:, -1]),
             "tokens": ops.full((rows, beams, slots), pad, "int32"),
-            "scores": ops.tile(ops.where(first, 0.0, _NEVER)[None], (rows, 1)),
+            "scores": ops.tile(
+                _NEVER * ops.cast(ops.logical_not(first), "float32")[None], (rows, 1)
+            ),
             "done": {
                 "tokens": ops.full((rows, beams, slots), pad, "int32"),
                 "scores": ops.full((rows, beams), _NEVER, "float32"),
@@ -201,7 +205,9 @@ def _search(model, settings, task, rows, width):
         return carry
 
     def _repeated(leaf):
-        return ops.repeat(leaf, beams, axis=0) if len(leaf.shape) else leaf
+        # Not `ops.repeat`: of a single row PyTorch makes views of the same memory.
+        index = np.repeat(np.arange(rows, dtype="int32"), beams)
+        return _rows(leaf, index) if len(leaf.shape) else leaf
 
     def advance(carry):
         values, count = carry["values"], carry["new_tokens"]
@@ -254,12 +260,12 @@ def _search(model, settings, task, rows, width):
     def _step(carry):
         if not covers:
             logits, state = model.step(carry["last"], carry["state"])
-            return ops.log_softmax(logits, axis=-1), state, None
+            return _log_probs(logits), state, None
         logits, state, alignment = model.step(
             carry["last"], carry["state"], return_alignment=True
         )
         alignment = ops.reshape(ops.cast(alignment, "float32"), (rows, beams, -1))
-        return ops.log_softmax(logits, axis=-1), state, carry["coverage"] + alignment
+        return _log_probs(logits), state, carry["coverage"] + alignment
 
     def _history(carry):
         count = carry["new_tokens"]
@@ -301,17 +307,23 @@ def _search(model, settings, task, rows, width):
         return {name: _pick(value, order) for name, value in joined.items()}
 
     def _may_improve(carry):
+        alive = carry["scores"][:, 0] > _NEVER / 2  # a text is left to go on with
         worst = ops.min(carry["done"]["scores"], axis=1)  # _NEVER while not full
         full = worst > _NEVER / 2
         if settings.stops_early:
-            return ops.logical_not(full)
+            return ops.logical_and(alive, ops.logical_not(full))
         best = settings.best_to_come(
             carry["scores"][:, 0], carry["new_tokens"], carry["values"]
         )
-        return ops.logical_or(ops.logical_not(full), best > worst)
+        better = ops.logical_or(ops.logical_not(full), best > worst)
+        return ops.logical_and(alive, better)
 
     key = ("beams", settings.static, rows, width, slots, len(task.stop_ids))
     return Search(model, key, begin, advance, going)
+
+
+def _log_probs(logits):
+    return ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
 
 
 def _best(scores, count):

@@ -41,13 +41,15 @@ def generate(model, inputs, *, jit_compile: bool = True, **settings) -> np.ndarr
     >>> model = LanguageModel(20, 8, 2, 16, num_layers=1)
     >>> tokens = generate(model, [[5, 6, 7], [8]], max_new_tokens=4)
     """
-    search, values, settings = _search(model, inputs, settings)
+    settings = Sampling.read("generate", settings)
+    search, values = _search(model, inputs, settings)
     if settings.max_new_tokens == 0:
         return np.zeros((values[0]["token_ids"].shape[0], 0), "int32")
     carry = search.run(*values, jit_compile=jit_compile)
     count = int(ops.convert_to_numpy(carry["new_tokens"]))
     width = values[1]["token_ids"].shape[1]
-    return ops.convert_to_numpy(carry["tokens"])[:, width : width + count]
+    # A copy: what JAX hands out cannot be written to.
+    return np.array(ops.convert_to_numpy(carry["tokens"])[:, width : width + count])
 
 
 def stream(
@@ -73,7 +75,8 @@ def stream(
     >>> model = LanguageModel(20, 8, 2, 16, num_layers=1)
     >>> tokens = [int(token[0]) for token in stream(model, [[5]], max_new_tokens=4)]
     """
-    search, values, settings = _search(model, inputs, settings)
+    settings = Sampling.read("stream", settings)
+    search, values = _search(model, inputs, settings)
     if settings.max_new_tokens == 0:
         return iter(())
     carries = search.steps(*values, jit_compile=jit_compile)
@@ -82,7 +85,6 @@ def stream(
 
 
 def _search(model, inputs, settings):
-    settings = Sampling(**settings)
     task = prepare(model, inputs, settings)
     rows, width = task.prompts["token_ids"].shape
     pad = model.pad_id or 0
@@ -106,7 +108,7 @@ def _search(model, inputs, settings):
         written = ops.broadcast_to(written, (rows, task.new_slots))
         mask = ops.concatenate([carry["prompt_mask"], written], axis=1)
         history = History(carry["tokens"], mask, width + count, count)
-        token = settings.choose(logits, history, values)
+        token = settings.choose(ops.cast(logits, "float32"), history, values)
         token = ops.where(carry["finished"], pad, token)
         stops = ops.any(ops.equal(token[:, None], values["stop_ids"][None]), axis=-1)
         here = ops.arange(width + task.new_slots, dtype="int32") == width + count
@@ -127,4 +129,4 @@ def _search(model, inputs, settings):
     uniforms = settings.uniforms(rows, task.new_slots)
     values = {**settings.values(), "stop_ids": task.stop_ids, "uniforms": uniforms}
     search = Search(model, key, begin, advance, going)
-    return search, (task.inputs, task.prompts, values), settings
+    return search, (task.inputs, task.prompts, values)

@@ -8,15 +8,16 @@ from keras import ops
 from keras_transformer.ops.masks import padding_mask
 
 
-def bucket(length: int) -> int:
+def bucket(length: int, most: int | None = None) -> int:
     """Return the padded length of a text: 16, 24, 32, 48, 64, 96, 128, ...
 
-    Each padded length is compiled once; half steps waste at most a third.
+    Each padded length is compiled once; half steps waste at most a third. None is
+    above `most`, the number of the model's positions.
     """
     size = 16
     while size < length:
         size += size // 2 if size & (size - 1) == 0 else size // 3
-    return size
+    return size if most is None else min(size, most)
 
 
 def as_rows(inputs, pad_id: int | None, name: str = "inputs") -> list[np.ndarray]:
@@ -40,14 +41,19 @@ def as_rows(inputs, pad_id: int | None, name: str = "inputs") -> list[np.ndarray
                 f"Received: {sorted(inputs)}."
             )
         inputs, mask = inputs["token_ids"], inputs.get("padding_mask")
-    if isinstance(inputs, (list, tuple)) and mask is None:
-        return [_row(ids, index, name) for index, ids in enumerate(inputs)]
-    ids = np.asarray(ops.convert_to_numpy(inputs))
-    if ids.ndim != 2 or not np.issubdtype(ids.dtype, np.integer):
-        raise ValueError(
-            f"`{name}` must be integers of shape (batch, time), or a list of lists of "
-            f"ids. Received: {ids.dtype.name} of shape {ids.shape}."
-        )
+    elif isinstance(inputs, (list, tuple)):
+        return [
+            _integers(
+                ids, 1, f"`{name}` must be a list of lists of integer ids. Row {index}"
+            )
+            for index, ids in enumerate(inputs)
+        ]
+    ids = _integers(
+        inputs,
+        2,
+        f"`{name}` must be integers of shape (batch, time), or a list of lists of "
+        "integer ids. It",
+    )
     if mask is None:
         mask = np.ones(ids.shape, bool) if pad_id is None else padding_mask(ids, pad_id)
     mask = np.asarray(ops.convert_to_numpy(mask)).astype(bool)
@@ -56,7 +62,7 @@ def as_rows(inputs, pad_id: int | None, name: str = "inputs") -> list[np.ndarray
             f"The 'padding_mask' of `{name}` must have the shape of its 'token_ids', "
             f"{ids.shape}. Received shape {mask.shape}."
         )
-    return [row[keep].astype("int32") for row, keep in zip(ids, mask, strict=True)]
+    return [row[keep] for row, keep in zip(ids, mask, strict=True)]
 
 
 def pad_rows(rows, length: int, side: str = "right") -> dict:
@@ -93,9 +99,7 @@ def prepare(model, inputs, limits) -> Task:
     rows = as_rows(inputs, model.pad_id)
     if not rows:
         raise ValueError("`inputs` must have at least one row. Received none.")
-    new_slots = bucket(limits.max_new_tokens)
-    length = max(map(len, rows))
-    room = model.position_limit
+    length, room = max(map(len, rows)), model.position_limit
     if model.start_id is None:
         for index, row in enumerate(rows):
             if not len(row):
@@ -105,22 +109,18 @@ def prepare(model, inputs, limits) -> Task:
                 )
         check_ids("inputs", np.concatenate(rows), model.vocabulary_size)
         _check_room(room, length + limits.max_new_tokens)
-        prompts = pad_rows(rows, _within(bucket(length), room), "left")
+        prompts = pad_rows(rows, bucket(length, room), "left")
         inputs = {name: array[:, :-1] for name, array in prompts.items()}
-        new_slots = _within(new_slots, room and room - length)
+        new_slots = bucket(limits.max_new_tokens, room and room - length)
         slots = inputs["token_ids"].shape[1] + new_slots
     else:
         size = getattr(model, "source_vocabulary_size", None)
         check_ids("inputs", np.concatenate(rows), size or model.vocabulary_size)
         _check_room(room, max(length, limits.max_new_tokens))
-        inputs = pad_rows(rows, _within(bucket(length), room))
+        inputs = pad_rows(rows, bucket(length, room))
         prompts = pad_rows([[model.start_id]] * len(rows), 1)
-        slots = new_slots = _within(new_slots, room)
-    stop_ids = model.stop_id if limits.stop_ids is None else limits.stop_ids
-    stop_ids = np.atleast_1d([] if stop_ids is None else stop_ids).astype("int32")
-    check_ids("stop_ids", stop_ids, model.vocabulary_size)
-    stop_ids = stop_ids if stop_ids.size else np.array([-1], "int32")
-    return Task(inputs, prompts, stop_ids, new_slots, slots)
+        slots = new_slots = bucket(limits.max_new_tokens, room)
+    return Task(inputs, prompts, _stop_ids(model, limits.stop_ids), new_slots, slots)
 
 
 def check_count(name: str, value, least: int):
@@ -146,10 +146,11 @@ def check_number(
         (at_most, lambda x: x <= at_most, "of at most"),
     ]
     bounds = [bound for bound in bounds if bound[0] is not None]
-    if not number or not all(holds(value) for _, holds, _ in bounds):
-        wanted = " and ".join(f"{words} {limit}" for limit, _, words in bounds)
+    finite = number and np.isfinite(value)
+    if not finite or not all(holds(value) for _, holds, _ in bounds):
+        wanted = " and ".join(f" {words} {limit}" for limit, _, words in bounds)
         raise ValueError(
-            f"`{name}` must be a number {wanted}. Received: {name}={value!r}."
+            f"`{name}` must be a finite number{wanted}. Received: {name}={value!r}."
         )
 
 
@@ -174,15 +175,23 @@ def _check_room(room, length):
         )
 
 
-def _within(length, room):
-    return length if room is None else max(1, min(length, room))
+def _stop_ids(model, stop_ids):
+    stop_ids = model.stop_id if stop_ids is None else stop_ids
+    if stop_ids is None:
+        stop_ids = []
+    elif np.ndim(stop_ids) == 0:
+        stop_ids = [stop_ids]
+    stop_ids = _integers(stop_ids, 1, "`stop_ids` must be an id or a list of ids. It")
+    check_ids("stop_ids", stop_ids, model.vocabulary_size)
+    return stop_ids.astype("int32") if stop_ids.size else np.array([-1], "int32")
 
 
-def _row(ids, index, name):
-    ids = np.asarray(ops.convert_to_numpy(ids) if len(ids) else [], dtype=None)
-    if ids.size and (ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer)):
-        raise ValueError(
-            f"Row {index} of `{name}` must be a list of integer ids. Received: "
-            f"{ids.dtype.name} of shape {ids.shape}."
-        )
-    return ids.astype("int32")
+def _integers(ids, rank, message):
+    """Return ids as wide integers, which still show what is no id."""
+    try:
+        array = np.asarray(ops.convert_to_numpy(ids))
+    except (TypeError, ValueError) as error:  # ragged, or no numbers at all
+        raise ValueError(f"{message} is {ids!r}.") from error
+    if array.ndim != rank or array.size and not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"{message} is {array.dtype.name} of shape {array.shape}.")
+    return array.astype("int64")

@@ -1,7 +1,7 @@
 """Settings that every search has: how long, and which tokens not."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -41,12 +41,26 @@ class Limits:
         check_count("min_new_tokens", self.min_new_tokens, 0)
         check_count("no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
         check_number("repetition_penalty", self.repetition_penalty, above=0)
-        for processor in self.processors:
-            if not callable(processor):
+        several = isinstance(self.processors, (list, tuple))
+        for processor in self.processors if several else [None]:
+            if not callable(processor) or not isinstance(processor, Hashable):
                 raise ValueError(
-                    "`processors` must be functions of (logits, history). Received: "
-                    f"{processor!r}."
+                    "`processors` must be a list of functions of (logits, history), "
+                    "hashable since a search is compiled for them. Received: "
+                    f"{processor if several else self.processors!r}."
                 )
+
+    @classmethod
+    def read(cls, caller: str, settings: dict):
+        """Make the settings that `caller` was given, and refuse any other."""
+        known = [field.name for field in fields(cls)]
+        unknown = sorted(set(settings) - set(known))
+        if unknown:
+            raise ValueError(
+                f"`{caller}` has no setting {', '.join(map(repr, unknown))}. It has: "
+                f"{', '.join(known)}."
+            )
+        return cls(**settings)
 
     @property
     def static(self) -> tuple:

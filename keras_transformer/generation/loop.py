@@ -1,9 +1,10 @@
 """The loop of every search, compiled or in plain Python."""
 
+import keras
 from keras import ops
 
 from keras_transformer.ops.attention import is_recording
-from keras_transformer.ops.backend import compiled
+from keras_transformer.ops.backend import compiled, without_gradients
 
 
 class Search:
@@ -27,9 +28,11 @@ class Search:
         The plain loop is the same search, slower: to compare with, and to record
         attention, which a compiled function does not show.
         """
+        values = _tensors(values)
         if not jit_compile or is_recording():
-            *_, carry = self._plain(*values)
-            return carry
+            for carry in self._plain(*values):
+                last = carry
+            return last
 
         def whole(*values):
             return ops.while_loop(
@@ -42,6 +45,7 @@ class Search:
 
     def steps(self, *values, jit_compile: bool = True):
         """Yield the carry after each token, and at the beginning."""
+        values = _tensors(values)
         if not jit_compile or is_recording():
             yield from self._plain(*values)
             return
@@ -53,14 +57,18 @@ class Search:
             yield carry
 
     def _plain(self, *values):
-        carry = self._begin(*values)
+        carry = without_gradients(self._begin)(*values)
         yield carry
         while _true(self._going(carry)):
-            carry = self._advance(carry)
+            carry = without_gradients(self._advance)(carry)
             yield carry
 
     def _compiled(self, part, function):
         return compiled(function, self._model, key=(part, *self._settings))
+
+
+def _tensors(values):
+    return keras.tree.map_structure(ops.convert_to_tensor, values)
 
 
 def _true(value):

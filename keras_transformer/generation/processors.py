@@ -79,7 +79,7 @@ def keep_top_k(logits, k: int):
 def keep_top_p(logits, p):
     """Keep the fewest tokens whose probabilities sum to `p`; at least one.
 
-    Tokens as likely as the last of them are kept as well.
+    Tokens as likely as the last of them are kept as well; all are with `p` = 1.
 
     Source: Holtzman et al. 2020, https://arxiv.org/abs/1904.09751
     """
@@ -88,7 +88,9 @@ def keep_top_p(logits, p):
     before = ops.cumsum(falling, axis=-1) - falling
     kept = ops.logical_or(before < p, ops.arange(falling.shape[-1]) == 0)
     least = ops.min(ops.where(kept, falling, 2.0), axis=-1, keepdims=True)
-    return ops.where(probabilities < least, _FORBIDDEN, logits)
+    # The rounded sum may reach 1 before the last tokens.
+    dropped = ops.logical_and(probabilities < least, p < 1)
+    return ops.where(dropped, _FORBIDDEN, logits)
 
 
 def draw(logits, uniforms):
@@ -103,12 +105,14 @@ def draw(logits, uniforms):
     """
     probabilities = ops.softmax(logits, axis=-1)
     mass = ops.cumsum(probabilities, axis=-1)
-    below = mass <= uniforms[:, None] * mass[:, -1:]
-    chosen = ops.sum(ops.cast(below, "int32"), axis=-1)
-    # Rounding may run past the last token that can be drawn.
+    # A sum in parallel is rounded everywhere: it may rise, and fall, where the
+    # probability is 0, and it may never pass the last bound.
+    possible = probabilities > 0
+    above = ops.logical_and(possible, mass > uniforms[:, None] * mass[:, -1:])
     places = ops.arange(logits.shape[-1], dtype="int32")[None]
-    last = ops.max(ops.where(probabilities > 0, places, 0), axis=-1)
-    return ops.minimum(chosen, last)
+    last = ops.max(ops.where(possible, places, 0), axis=-1)
+    first = ops.min(ops.where(above, places, logits.shape[-1]), axis=-1)
+    return ops.minimum(first, last)
 
 
 def _marked(logits, tokens, mask):

@@ -20,9 +20,11 @@ class Sampling(Limits):
     Args:
         temperature: Divides the logits before sampling; 0 is greedy. 1 if not given
             and `top_k` or `top_p` is.
-        top_k: Sample from the `top_k` most likely tokens; `None` or 0 for all.
+        top_k: Sample from the `top_k` most likely tokens (and those as likely as the
+            last); `None` or 0 for all. 1 is greedy.
         top_p: Sample from the fewest tokens whose probabilities sum to `top_p`.
-        seed: Makes the sampling reproducible, on every backend alike. Global seeds
+        seed: Makes the sampling reproducible, on every backend alike. A row draws
+            the same whatever the number of rows and `max_new_tokens`. Global seeds
             are neither used nor changed.
 
     Raises:
@@ -38,14 +40,17 @@ class Sampling(Limits):
         super().__post_init__()
         check_number("temperature", self.temperature, at_least=0, optional=True)
         check_number("top_p", self.top_p, above=0, at_most=1, optional=True)
-        check_count("top_k", self.top_k or 0, 0)
+        for name in ("top_k", "seed"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), 0)
 
     @property
     def sampled(self) -> bool:
         """Whether a token is drawn, not the most likely one taken."""
-        if self.temperature is None:
-            return bool(self.top_k) or self.top_p is not None
-        return self.temperature > 0
+        if self.temperature == 0 or self.top_k == 1:
+            return False
+        asked = (self.temperature, self.top_k or None, self.top_p)
+        return any(value is not None for value in asked)
 
     @property
     def static(self) -> tuple:
@@ -55,7 +60,8 @@ class Sampling(Limits):
 
     def values(self) -> dict:
         """What may change from call to call without compiling anew."""
-        warmth = 1.0 if self.temperature is None else self.temperature
+        # Not so small that a float32 becomes 0 or infinite.
+        warmth = 1.0 if self.temperature is None else max(self.temperature, 1e-30)
         nucleus = 1.0 if self.top_p is None else self.top_p
         return {
             **super().values(),
@@ -65,13 +71,17 @@ class Sampling(Limits):
 
     def uniforms(self, rows: int, length: int) -> np.ndarray:
         """Return numbers in [0, 1), one for each row and token."""
-        return np.random.default_rng(self.seed).random((rows, length), "float32")
+        streams = np.random.SeedSequence(self.seed).spawn(rows)
+        return np.stack(
+            [np.random.default_rng(own).random(length, "float32") for own in streams]
+        )
 
     def choose(self, logits, history: History, values: dict):
         """Return the next token (B,) of each row."""
         logits = self.apply(logits, history, values)
         if not self.sampled:
             return ops.cast(ops.argmax(logits, axis=-1), "int32")
+        logits = logits - ops.max(logits, axis=-1, keepdims=True)
         logits = logits / values["temperature"]
         if self.top_k:
             logits = change.keep_top_k(logits, self.top_k)

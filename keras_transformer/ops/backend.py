@@ -56,6 +56,18 @@ def has_accelerator() -> bool:
     return any(not device.lower().startswith("cpu") for device in devices)
 
 
+def without_gradients(function):
+    """Return `function` such that PyTorch keeps nothing to differentiate it.
+
+    TensorFlow and JAX differentiate only what they are asked to.
+    """
+    if keras.backend.backend() != "torch":
+        return function
+    import torch
+
+    return torch.no_grad()(function)
+
+
 def compiled(function, model, key=None):
     """Compile a function of tensors that reads the variables of `model`.
 

@@ -118,8 +118,8 @@ def test_two_vocabularies_are_kept_apart(tmp_path):
 
 def test_an_interrupted_training_goes_on(tmp_path):
     class Interrupt(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
-            if epoch == 1:
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 2:
                 raise KeyboardInterrupt
 
     def trained(folder, callbacks=()):

@@ -1,0 +1,252 @@
+"""Small models with `start` and `step`, and the same in NumPy, for tests of search."""
+
+import keras
+import numpy as np
+from keras import ops
+
+import keras_transformer as kt
+from keras_transformer.layers import TransformerStack
+
+
+class Stub(keras.Model):
+    """What a search asks of a model; `calls` counts runs of the Python code."""
+
+    def __init__(
+        self, vocabulary_size, *, stop_id=None, pad_id=0, start_id=None, max_length=None
+    ):
+        super().__init__()
+        self.vocabulary_size, self.position_limit = vocabulary_size, max_length
+        self.stop_id, self.pad_id, self.start_id = stop_id, pad_id, start_id
+        self.calls = {"start": 0, "step": 0}
+
+
+class TableModel(Stub):
+    """A table of logits, whose row is chosen by all tokens so far, or by the last.
+
+    `row = (1 * (token_1 + 1) + 2 * (token_2 + 1) + ...) mod R`, the prompt included.
+    """
+
+    def __init__(self, table, *, last_only=False, dtype="float32", **settings):
+        super().__init__(np.shape(table)[1], **settings)
+        self.rows = keras.layers.Embedding(*np.shape(table), name="rows")
+        self.rows.build(None)
+        self.rows.embeddings.assign(np.asarray(table, "float32"))
+        self.last_only, self.logits_dtype = last_only, dtype
+        self.number = len(table)
+        self.built = True
+
+    def start(self, inputs, max_length):
+        self.calls["start"] += 1
+        mask = ops.cast(inputs["padding_mask"], "int32")
+        places = ops.cumsum(mask, axis=1) * mask
+        sums = ops.sum(places * (inputs["token_ids"] + 1), axis=1)
+        return {"count": ops.sum(mask, axis=1), "sum": sums}
+
+    def step(self, tokens, state):
+        self.calls["step"] += 1
+        count = state["count"] + 1
+        sums = state["sum"] + count * (tokens + 1)
+        row = tokens if self.last_only else sums % self.number
+        logits = ops.cast(self.rows(row), self.logits_dtype)
+        return logits, {"count": count, "sum": sums}
+
+
+class AligningModel(Stub):
+    """A translator of tables: `logits = table[token]`, alignment by affinity.
+
+    Each step reads source token s with the weight softmax(affinity[token, s]).
+    """
+
+    def __init__(self, table, affinity, **settings):
+        super().__init__(len(table), start_id=1, **settings)
+        self.rows = keras.layers.Embedding(*np.shape(table), name="rows")
+        self.affinity = keras.layers.Embedding(*np.shape(affinity), name="affinity")
+        for layer, values in ((self.rows, table), (self.affinity, affinity)):
+            layer.build(None)
+            layer.embeddings.assign(np.asarray(values, "float32"))
+        self.source_vocabulary_size = np.shape(affinity)[1]
+        self.built = True
+
+    def start(self, inputs, max_length):
+        self.calls["start"] += 1
+        return dict(inputs)
+
+    def step(self, tokens, state, return_alignment=False):
+        self.calls["step"] += 1
+        logits = self.rows(tokens)
+        if not return_alignment:
+            return logits, state
+        scores = ops.take_along_axis(self.affinity(tokens), state["token_ids"], axis=1)
+        scores = ops.where(state["padding_mask"], scores, -1e9)
+        return logits, state, ops.softmax(scores, axis=-1)
+
+
+class CachedWriter(Stub):
+    """A Transformer that writes, with a cache."""
+
+    def __init__(self, vocabulary_size=11, *, positions="learned", **settings):
+        super().__init__(vocabulary_size, **settings)
+        self.learned = positions == "learned"
+        rotary = kt.RotaryEmbedding() if positions == "rotary" else None
+        bias = kt.RelativePositionBias(2, 4) if positions == "relative" else None
+        encoding = "learned" if self.learned else "sinusoidal"
+        self.embedding = kt.PositionalEmbedding(
+            64, vocabulary_size, 8, encoding=encoding, pad_id=None
+        )
+        more = {"rotary": rotary, "position_bias": bias}
+        self.decoder = TransformerStack(2, 8, 2, 12, causal=True, **more)
+        self.head = keras.layers.Dense(vocabulary_size)
+        self.embedding.build((None, None))
+        self.decoder.build((None, None, 8))
+        self.head.build((None, None, 8))
+        self.built = True
+        _randomize(self)
+
+    def call(self, inputs):
+        ids, mask = inputs["token_ids"], inputs["padding_mask"]
+        positions = ops.maximum(ops.cumsum(ops.cast(mask, "int32"), axis=1) - 1, 0)
+        x = self.embedding(ids, positions=positions)
+        return self.head(self.decoder(x, mask=mask, positions=positions))
+
+    def start(self, inputs, max_length):
+        self.calls["start"] += 1
+        ids, mask = inputs["token_ids"], inputs["padding_mask"]
+        cache = self.decoder.create_cache(ids.shape[0], max_length)
+        positions = ops.maximum(ops.cumsum(ops.cast(mask, "int32"), axis=1) - 1, 0)
+        x = self.embedding(ids, positions=positions)
+        return self.decoder(x, mask=mask, positions=positions, cache=cache)[1]
+
+    def step(self, tokens, state):
+        self.calls["step"] += 1
+        count = ops.sum(ops.cast(state["mask"], "int32"), axis=1, keepdims=True)
+        x = self.embedding(tokens[:, None], positions=count)
+        x, state = self.decoder(x, positions=count, cache=state)
+        return self.head(x)[:, 0], state
+
+
+class CachedTranslator(Stub):
+    """A decoder with a cache over the embedded source."""
+
+    def __init__(self, vocabulary_size=11, **settings):
+        super().__init__(vocabulary_size, start_id=1, **settings)
+        self.embedding = kt.PositionalEmbedding(64, vocabulary_size, 8, pad_id=None)
+        self.decoder = TransformerStack(2, 8, 2, 12, causal=True, cross_attention=True)
+        self.head = keras.layers.Dense(vocabulary_size)
+        self.embedding.build((None, None))
+        self.decoder.build((None, None, 8), (None, None, 8))
+        self.head.build((None, None, 8))
+        self.built = True
+        _randomize(self)
+
+    def call(self, inputs):
+        source = self.embedding(inputs["encoder_token_ids"])
+        x = self.embedding(inputs["decoder_token_ids"])
+        mask = inputs["encoder_padding_mask"]
+        return self.head(self.decoder(x, source, encoder_outputs_mask=mask))
+
+    def start(self, inputs, max_length):
+        self.calls["start"] += 1
+        source = self.embedding(inputs["token_ids"])
+        return self.decoder.create_cache(
+            source.shape[0], max_length, source, inputs["padding_mask"]
+        )
+
+    def step(self, tokens, state):
+        self.calls["step"] += 1
+        count = ops.sum(ops.cast(state["mask"], "int32"), axis=1, keepdims=True)
+        x = self.embedding(tokens[:, None], positions=count)
+        x, state = self.decoder(x, positions=count, cache=state)
+        return self.head(x)[:, 0], state
+
+
+class Recomputed(Stub):
+    """The same model without a cache: each step is a full call on all tokens."""
+
+    def __init__(self, model):
+        super().__init__(
+            model.vocabulary_size,
+            stop_id=model.stop_id,
+            pad_id=model.pad_id,
+            start_id=model.start_id,
+            max_length=model.position_limit,
+        )
+        self.model = model
+        self.built = True
+
+    def start(self, inputs, max_length):
+        ids, mask = inputs["token_ids"], inputs["padding_mask"]
+        batch = ids.shape[0]
+        state = {"source": ids, "source_mask": mask}
+        if self.start_id is None:
+            room = max_length - ids.shape[1]
+        else:
+            room, ids, mask = max_length, ids[:, :0], mask[:, :0]
+        state["ids"] = ops.concatenate([ids, ops.zeros((batch, room), "int32")], 1)
+        empty = ops.zeros((batch, room), "bool")
+        state["mask"] = ops.concatenate([mask, empty], axis=1)
+        state["slot"] = ops.zeros((), "int32") + ids.shape[1]
+        return state
+
+    def step(self, tokens, state):
+        here = ops.arange(state["ids"].shape[1], dtype="int32")[None] == state["slot"]
+        ids = ops.where(here, tokens[:, None], state["ids"])
+        mask = ops.logical_or(state["mask"], here)
+        if self.start_id is None:
+            logits = self.model({"token_ids": ids, "padding_mask": mask})
+        else:
+            logits = self.model(
+                {
+                    "encoder_token_ids": state["source"],
+                    "encoder_padding_mask": state["source_mask"],
+                    "decoder_token_ids": ids,
+                }
+            )
+        logits = ops.take(logits, ops.reshape(state["slot"], (1,)), axis=1)[:, 0]
+        return logits, {**state, "ids": ids, "mask": mask, "slot": state["slot"] + 1}
+
+
+def _randomize(model, seed=0):
+    rng = np.random.default_rng(seed)
+    for weight in model.trainable_variables:
+        values = rng.normal(scale=0.6, size=weight.shape)
+        weight.assign(values + 1.0 if weight.path.endswith("gamma") else values)
+
+
+def random_table(size, seed=0, scale=1.5, number=None):
+    """Return logits (R, V) of the next token, for `number` rows R or V of them."""
+    shape = (number or size, size)
+    return np.random.default_rng(seed).normal(scale=scale, size=shape)
+
+
+def counting_table(size):
+    """Return logits after which the token i + 1 follows each i."""
+    return np.where(np.eye(size, k=1), 5.0, 0.0)
+
+
+def log_softmax(logits):
+    """Return log-probabilities in float64."""
+    logits = np.asarray(logits, "float64")
+    highest = logits.max(axis=-1, keepdims=True)
+    return logits - highest - np.log(np.exp(logits - highest).sum(-1, keepdims=True))
+
+
+def table_log_probs(table, text):
+    """Return what `TableModel` predicts after a text, in float64."""
+    row = sum(place * (token + 1) for place, token in enumerate(text, 1)) % len(table)
+    return log_softmax(table[row])
+
+
+def every_text(table, prompt, stop_ids, max_new_tokens):
+    """Return `{text: log-probability}` of all texts that may follow a prompt.
+
+    They end with a stop id, or have `max_new_tokens`.
+    """
+    found, open_texts = {}, {(): 0.0}
+    while open_texts:
+        text, total = open_texts.popitem()
+        logs = table_log_probs(table, [*prompt, *text])
+        for token, log in enumerate(logs):
+            longer = (*text, token)
+            ends = token in stop_ids or len(longer) == max_new_tokens
+            (found if ends else open_texts)[longer] = total + float(log)
+    return found
