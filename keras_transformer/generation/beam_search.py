@@ -180,7 +180,8 @@ def _search(model, settings, task, rows, width):
 
     def begin(inputs, prompts, values):
         state = model.start(inputs, task.slots)
-        first = ops.arange(beams) == 0  # the beams are alike: one may go on
+        # The beams are alike at first: one may go on.
+        scores = np.where(np.arange(beams) == 0, 0.0, _NEVER).astype("float32")
         carry = {
             "state": keras.tree.map_structure(_repeated, state),
             "prompts": prompts,

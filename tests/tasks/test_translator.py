@@ -79,13 +79,17 @@ def test_it_says_where_it_looked(translator):
 def test_scores_are_sacrebleus(translator):
     sacrebleu = pytest.importorskip("sacrebleu")
     scores = translator.evaluate(PAIRS, 1)
-    assert scores["bleu"] > 99 and scores["chrf"] > 99
+    assert scores["chrf"] > 99
     assert "tok:13a" in scores["bleu_signature"]
     assert scores["translations"] == [target for _, target in PAIRS]
     other = [("하나 둘", "one"), ("둘 셋", "two")]
     found = translator.evaluate(other, 1)
-    wanted = sacrebleu.corpus_chrf(found["translations"], [["one", "two"]]).score
-    assert found["chrf"] == pytest.approx(wanted)
+    for name, score in (
+        ("bleu", sacrebleu.corpus_bleu),
+        ("chrf", sacrebleu.corpus_chrf),
+    ):
+        wanted = score(found["translations"], [["one", "two"]]).score
+        assert found[name] == pytest.approx(wanted)
 
 
 def test_saved_and_loaded_it_translates_alike(translator, tmp_path):
