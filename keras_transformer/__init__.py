@@ -25,6 +25,7 @@ from keras_transformer.layers import (
     TransformerDecoder,  # 9
     TransformerStack,  # 9
     FeedForward,  # 9
+    TokenHead,  # 9
     SinusoidalEncoding,  # 10
     PositionalEmbedding,  # 10
     RotaryEmbedding,  # text 2, 4.2
@@ -35,7 +36,11 @@ from keras_transformer.layers import (
 )
 from keras_transformer.models import (
     build_sentence_embedding_classifier,  # 2
+    Seq2SeqTransformer,  # 9
     build_text_classifier,  # 12
+    TextEncoder,  # text 2, 6
+    MaskedLanguageModel,  # text 2, 6
+    LanguageModel,  # text 2, 6
 )
 from keras_transformer.visualization import record_attention
 
@@ -50,15 +55,20 @@ __all__ = [
     "AlibiBias",
     "BahdanauAttention",
     "FeedForward",
+    "LanguageModel",
     "LuongAttention",
+    "MaskedLanguageModel",
     "MultiHeadAttention",
     "PositionalEmbedding",
     "RelativePositionBias",
     "RotaryEmbedding",
     "SelfAttentiveEmbedding",
+    "Seq2SeqTransformer",
     "SequencePooling",
     "SinusoidalEncoding",
     "TextClassifier",
+    "TextEncoder",
+    "TokenHead",
     "TransformerBlock",
     "TransformerDecoder",
     "TransformerEncoder",

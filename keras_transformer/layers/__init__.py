@@ -11,6 +11,7 @@ from keras_transformer.layers.rotary_embedding import RotaryEmbedding
 from keras_transformer.layers.self_attentive_embedding import SelfAttentiveEmbedding
 from keras_transformer.layers.sequence_pooling import SequencePooling
 from keras_transformer.layers.sinusoidal_encoding import SinusoidalEncoding
+from keras_transformer.layers.token_head import TokenHead
 from keras_transformer.layers.transformer_block import TransformerBlock
 from keras_transformer.layers.transformer_decoder import TransformerDecoder
 from keras_transformer.layers.transformer_encoder import TransformerEncoder
@@ -28,6 +29,7 @@ __all__ = [
     "SelfAttentiveEmbedding",
     "SequencePooling",
     "SinusoidalEncoding",
+    "TokenHead",
     "TransformerBlock",
     "TransformerDecoder",
     "TransformerEncoder",

@@ -55,6 +55,24 @@ def check_rate(name: str, value):
         )
 
 
+def check_count(name: str, value):
+    """Refuse what is not an integer of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise ValueError(
+            f"`{name}` must be an integer of at least 0. Received: {name}={value!r}."
+        )
+
+
+def check_id(name: str, value, size: int, size_name: str):
+    """Refuse a token id that is neither `None` nor below the vocabulary's size."""
+    known = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if value is not None and not (known and 0 <= value < size):
+        raise ValueError(
+            f"`{name}` must be an id below `{size_name}`, or None. Received: "
+            f"{name}={value!r}, {size_name}={size}."
+        )
+
+
 def check_choice(name: str, value, choices):
     """Refuse a value that is not one of `choices`."""
     if value not in choices:
@@ -148,6 +166,10 @@ class Base:
 
     # Other names under which a mask may be given -> the argument of `call`.
     mask_aliases: dict[str, str] = {}
+    # Constructor arguments taken as `**settings` and handed to a part, and the
+    # name of the attribute that is the part and keeps them.
+    part_settings: tuple[str, ...] = ()
+    part_with_settings: str | None = None
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -179,7 +201,7 @@ class Base:
 
     def get_config(self):
         config = super().get_config()
-        for name in _constructor_arguments(type(self)):
+        for name in (*_constructor_arguments(type(self)), *self.part_settings):
             if name not in config:
                 config[name] = _serialize(name, self._constructor_value(name))
         return config
@@ -188,6 +210,8 @@ class Base:
         for attribute in (name, f"_{name}"):
             if hasattr(self, attribute):
                 return getattr(self, attribute)
+        if name in self.part_settings:
+            return getattr(getattr(self, self.part_with_settings), name)
         raise ValueError(
             f"{type(self).__name__} must store its constructor argument {name!r} as "
             f"`self.{name}`, so that a saved model keeps it."
@@ -272,7 +296,10 @@ def _serialize(name, value):
         return keras.activations.serialize(value)
     if isinstance(value, np.generic):
         return value.item()
-    return keras.saving.serialize_keras_object(value)
+    config = keras.saving.serialize_keras_object(value)
+    if isinstance(value, keras.layers.Layer):
+        config.pop("build_config", None)  # it is built as a part, under its own path
+    return config
 
 
 def _sublayers(layer):

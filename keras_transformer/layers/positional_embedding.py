@@ -7,7 +7,11 @@ from keras_transformer.layers.base import (
     BaseLayer,
     as_integers,
     check_choice,
+    check_count,
+    check_id,
     check_positions,
+    check_positive,
+    check_rate,
     check_size,
 )
 from keras_transformer.layers.sinusoidal_encoding import SinusoidalEncoding
@@ -18,16 +22,31 @@ from keras_transformer.ops.masks import padding_mask
 class PositionalEmbedding(BaseLayer):
     """Turn token ids into vectors that know their place.
 
-    `outputs[p] = token_embedding[ids[p]] + position[p]`
+    `outputs[p] = token_embedding[ids[p]] + position[p]`; with every setting
+    `dropout(norm(sqrt(E) * token_embedding[ids[p]] + position[p + offset] +
+    segment_embedding[segment[p]]))`
 
     Masks: the output carries the mask `ids != pad_id`.
 
     Args:
-        sequence_length: The longest sequence; sinusoids take longer ones too.
+        sequence_length: The longest sequence; sinusoids take longer ones too, and
+            may leave it `None`.
         input_dim: Number of token ids V.
         output_dim: Width E of the vectors.
-        encoding: `"learned"` (a vector for each position) or `"sinusoidal"`.
+        encoding: `"learned"` (a vector for each position), `"sinusoidal"`, or
+            `None`: positions enter elsewhere (rotary, biases of the scores).
         pad_id: The id that is padding; `None` for no mask.
+        layout: Of sinusoids: `"interleaved"` or `"concatenated"`.
+        position_offset: Row of the first position (RoBERTa, BART: 2).
+        num_segments: Number of segments, each with a vector (BERT: 2).
+        scale_embedding: Whether token vectors are multiplied by sqrt(E), as in the
+            2017 paper and Marian.
+        layer_norm_epsilon: Epsilon of a layer norm of the sum (BERT, BART); `None`
+            for no norm.
+        dropout: Dropout rate of the outputs.
+        shared_embedding: A `keras.layers.ReversibleEmbedding` of V x E that another
+            layer has too; a table of its own if not given.
+        seed: Seed of the dropout.
         **kwargs: `name`, `dtype`, `trainable`.
 
     Call arguments:
@@ -35,13 +54,16 @@ class PositionalEmbedding(BaseLayer):
             is, half precision is refused since it rounds ids.
         start_index: Position of the first token (cached decoding).
         positions: Integers (T,) or (B, T), in place of `start_index`.
+        segment_ids: Integers (B, T), with `num_segments`; all 0 if not given.
+        training: Whether dropout is applied.
 
     Returns:
         (B, T, E).
 
     Raises:
         ValueError: A sequence longer than the learned table, half-precision
-            ids, a size out of range, an unknown encoding.
+            ids, a size out of range, an unknown encoding, a shared table of
+            another size.
 
     Example:
 
@@ -54,64 +76,115 @@ class PositionalEmbedding(BaseLayer):
 
     def __init__(
         self,
-        sequence_length: int,
+        sequence_length: int | None,
         input_dim: int,
         output_dim: int,
         *,
-        encoding: str = "learned",
+        encoding: str | None = "learned",
         pad_id: int | None = 0,
+        layout: str = "interleaved",
+        position_offset: int = 0,
+        num_segments: int = 0,
+        scale_embedding: bool = False,
+        layer_norm_epsilon: float | None = None,
+        dropout: float = 0.0,
+        shared_embedding=None,
+        seed: int | None = None,
         **kwargs,
     ):
         # Keras would cast float ids to half precision, and 2909 become 2912.
         super().__init__(autocast=False, **kwargs)
-        sequence_length = check_size("sequence_length", sequence_length)
+        learned = encoding == "learned"
+        sequence_length = check_size("sequence_length", sequence_length, not learned)
         input_dim = check_size("input_dim", input_dim)
         output_dim = check_size("output_dim", output_dim)
-        check_choice("encoding", encoding, ("learned", "sinusoidal"))
-        known = isinstance(pad_id, int) and not isinstance(pad_id, bool)
-        if pad_id is not None and not (known and 0 <= pad_id < input_dim):
-            raise ValueError(
-                "`pad_id` must be an id below `input_dim`, or None. Received: "
-                f"pad_id={pad_id!r}, input_dim={input_dim}."
-            )
+        check_choice("encoding", encoding, ("learned", "sinusoidal", None))
+        check_id("pad_id", pad_id, input_dim, "input_dim")
+        check_count("position_offset", position_offset)
+        check_count("num_segments", num_segments)
+        check_rate("dropout", dropout)
+        if layer_norm_epsilon is not None:
+            check_positive("layer_norm_epsilon", layer_norm_epsilon)
+        _check_table(shared_embedding, input_dim, output_dim)
         self.sequence_length = sequence_length
         self.input_dim = input_dim
         self.output_dim = output_dim
         self.encoding = encoding
         self.pad_id = pad_id
-        self.token_embedding = keras.layers.Embedding(
-            input_dim, output_dim, name="token_embedding", dtype=self.dtype_policy
+        self.layout = layout
+        self.position_offset = position_offset
+        self.num_segments = num_segments
+        self.scale_embedding = scale_embedding
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.dropout = dropout
+        self.shared_embedding = shared_embedding
+        self.seed = seed
+
+        common = {"dtype": self.dtype_policy}
+        self.token_embedding = shared_embedding or keras.layers.ReversibleEmbedding(
+            input_dim, output_dim, name="token_embedding", **common
         )
-        if encoding == "learned":
+        if learned:
             self.position_embedding = keras.layers.Embedding(
-                sequence_length,
+                sequence_length + position_offset,
                 output_dim,
                 name="position_embedding",
-                dtype=self.dtype_policy,
+                **common,
             )
-        else:
+        elif encoding == "sinusoidal":
             self.position_embedding = SinusoidalEncoding(
-                name="position_embedding", dtype=self.dtype_policy
+                layout=layout, name="position_embedding", **common
+            )
+        if num_segments:
+            self.segment_embedding = keras.layers.Embedding(
+                num_segments, output_dim, name="segment_embedding", **common
+            )
+        if layer_norm_epsilon is not None:
+            self.embedding_norm = keras.layers.LayerNormalization(
+                epsilon=layer_norm_epsilon, name="embedding_norm", **common
+            )
+        if dropout:
+            self.embedding_dropout = keras.layers.Dropout(
+                dropout, seed=seed, name="embedding_dropout", **common
             )
 
     def build(self, inputs_shape):
         self._check_length(inputs_shape[1], 0)
-        self.token_embedding.build(inputs_shape)
-        self.position_embedding.build((*inputs_shape, self.output_dim))
+        vectors_shape = (*inputs_shape, self.output_dim)
+        if not self.token_embedding.built:  # a shared one keeps its first path
+            self.token_embedding.build(inputs_shape)
+        if self.encoding is not None:
+            self.position_embedding.build(vectors_shape)
+        if self.num_segments:
+            self.segment_embedding.build(inputs_shape)
+        if self.layer_norm_epsilon is not None:
+            self.embedding_norm.build(vectors_shape)
+        if self.dropout:
+            self.embedding_dropout.build(vectors_shape)
 
-    def call(self, inputs, start_index=0, positions=None):
+    def call(
+        self, inputs, start_index=0, positions=None, segment_ids=None, training=None
+    ):
         vectors = self.token_embedding(as_integers("inputs", inputs))
-        if positions is None:
-            positions = start_index + ops.arange(ops.shape(inputs)[1], dtype="int32")
-            self._check_length(static_size(inputs, 1), start_index)
-        else:
-            positions = check_positions(positions, inputs)
-            if not is_traced(positions):
-                self._check_length(1, ops.min(positions))
-                self._check_length(1, ops.max(positions))
-        if self.encoding == "sinusoidal":
-            return self.position_embedding(vectors, positions=positions)
-        return vectors + self.position_embedding(positions)
+        if self.scale_embedding:
+            vectors = vectors * self.output_dim**0.5
+        if self.encoding is not None:
+            vectors = self._add_positions(vectors, inputs, start_index, positions)
+        if self.num_segments:
+            if segment_ids is None:
+                segment_ids = ops.zeros_like(inputs, dtype="int32")
+            segment_ids = as_integers("segment_ids", segment_ids)
+            vectors = vectors + self.segment_embedding(segment_ids)
+        elif segment_ids is not None:
+            raise ValueError(
+                f"Layer {self.name!r} has no segments but received `segment_ids`. "
+                "Create it with `num_segments=2`, or leave them out."
+            )
+        if self.layer_norm_epsilon is not None:
+            vectors = self.embedding_norm(vectors)
+        if self.dropout:
+            vectors = self.embedding_dropout(vectors, training=training)
+        return vectors
 
     def compute_mask(self, inputs, previous_mask=None):
         return None if self.pad_id is None else padding_mask(inputs, self.pad_id)
@@ -119,8 +192,24 @@ class PositionalEmbedding(BaseLayer):
     def compute_output_shape(self, inputs_shape):
         return (*inputs_shape, self.output_dim)
 
+    def _add_positions(self, vectors, inputs, start_index, positions):
+        if positions is None:
+            positions = start_index + ops.arange(ops.shape(inputs)[1], dtype="int32")
+            self._check_length(static_size(inputs, 1), start_index)
+        else:
+            positions = check_positions(positions, inputs)
+            if is_traced(positions):  # its values are not known, its length may be
+                self._check_length(static_size(inputs, 1), 0)
+            else:
+                self._check_length(1, ops.min(positions))
+                self._check_length(1, ops.max(positions))
+        positions = positions + self.position_offset
+        if self.encoding == "sinusoidal":
+            return self.position_embedding(vectors, positions=positions)
+        return vectors + self.position_embedding(positions)
+
     def _check_length(self, length, start):
-        if self.encoding == "sinusoidal" or length is None:
+        if self.encoding != "learned" or length is None:
             return
         if not isinstance(start, int):
             if is_traced(start):
@@ -138,3 +227,16 @@ class PositionalEmbedding(BaseLayer):
                 f"{self.sequence_length}` positions. Shorten the texts, or build the "
                 "layer with a larger `sequence_length` or with encoding='sinusoidal'."
             )
+
+
+def _check_table(table, input_dim, output_dim):
+    if table is None:
+        return
+    size = getattr(table, "input_dim", None), getattr(table, "output_dim", None)
+    reversible = isinstance(table, keras.layers.ReversibleEmbedding)
+    if not reversible or size != (input_dim, output_dim):
+        raise ValueError(
+            "`shared_embedding` must be a keras.layers.ReversibleEmbedding of "
+            f"({input_dim}, {output_dim}), the sizes of this layer. Received: "
+            f"{table!r} of {size}."
+        )

@@ -34,6 +34,10 @@ def _plug():
     return kt.RotaryEmbedding(max_wavelength=500, layout="interleaved")
 
 
+def _table():
+    return keras.layers.ReversibleEmbedding(VOCABULARY, 8, name="table")
+
+
 # Every constructor argument of every class with a value other than the default.
 COMPLETE = {
     "attention": Example(
@@ -102,9 +106,28 @@ COMPLETE = {
             output_dim=8,
             encoding="sinusoidal",
             pad_id=3,
+            layout="concatenated",
+            position_offset=2,
+            num_segments=2,
+            scale_embedding=True,
+            layer_norm_epsilon=1e-5,
+            dropout=0.25,
+            shared_embedding=_table(),
+            seed=3,
         ),
         ("ids B T",),
         "B T 8",
+    ),
+    "head": Example(
+        "TokenHead",
+        lambda: dict(
+            vocabulary_size=VOCABULARY,
+            token_embedding=_table(),
+            use_bias=True,
+            scale=0.5,
+        ),
+        ("float B T 8",),
+        f"B T {VOCABULARY}",
     ),
     "sinusoidal": Example(
         "SinusoidalEncoding",

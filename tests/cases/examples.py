@@ -237,6 +237,36 @@ EXAMPLES = {
         ("ids B T",),
         "B T 8",
     ),
+    "positional-segments": Example(
+        "PositionalEmbedding",
+        lambda: dict(
+            sequence_length=9,
+            input_dim=VOCABULARY,
+            output_dim=8,
+            position_offset=2,
+            num_segments=2,
+            layer_norm_epsilon=1e-5,
+        ),
+        ("ids B T",),
+        "B T 8",
+    ),
+    "head": Example(
+        "TokenHead",
+        lambda: dict(vocabulary_size=VOCABULARY, use_bias=True),
+        ("float B T 8",),
+        f"B T {VOCABULARY}",
+    ),
+    "head-tied": Example(
+        "TokenHead",
+        lambda: dict(
+            vocabulary_size=VOCABULARY,
+            token_embedding=keras.layers.ReversibleEmbedding(
+                VOCABULARY, 8, name="table"
+            ),
+        ),
+        ("float B T 8",),
+        f"B T {VOCABULARY}",
+    ),
     "sinusoidal": Example("SinusoidalEncoding", dict, ("float B T 8",), "B T 8"),
     "rotary": Example("RotaryEmbedding", dict, ("float B T 2 6",), "B T 2 6"),
     "alibi": Example(
@@ -323,6 +353,7 @@ CORE = (
     "pooling",
     "feed-forward",
     "positional",
+    "head-tied",
     "sinusoidal",
     "rotary",
     "alibi",
@@ -340,7 +371,9 @@ def public_layers():
     return {
         name: value
         for name, value in named
-        if inspect.isclass(value) and issubclass(value, keras.layers.Layer)
+        if inspect.isclass(value)
+        and issubclass(value, keras.layers.Layer)
+        and not issubclass(value, keras.Model)
     }
 
 

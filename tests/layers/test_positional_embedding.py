@@ -1,9 +1,10 @@
+import keras
 import numpy as np
 import pytest
 from keras import ops
 
 import keras_transformer as kt
-from cases.helpers import array, assert_close
+from cases.helpers import array, assert_close, randomize
 from support import check_layer
 
 
@@ -40,6 +41,15 @@ def test_positions_beyond_the_table_are_refused():
         (dict(pad_id=12), "`pad_id` must be an id below.*pad_id=12, input_dim=12"),
         (dict(encoding="fourier"), "`encoding` must be one of 'learned', 'sinusoidal'"),
         (dict(output_dim=0), "`output_dim` must be a positive integer"),
+        (dict(sequence_length=None), "`sequence_length` must be a positive integer"),
+        (dict(num_segments=-1), "`num_segments` must be an integer of at least 0"),
+        (dict(position_offset=0.5), "`position_offset` must be an integer"),
+        (dict(layer_norm_epsilon=0), "`layer_norm_epsilon` must be a positive"),
+        (dict(dropout=1.0), "`dropout` must be a rate"),
+        (
+            dict(shared_embedding=keras.layers.ReversibleEmbedding(12, 4)),
+            r"`shared_embedding` must be .* of \(12, 8\)",
+        ),
     ],
 )
 def test_wrong_settings_are_refused(settings, message):
@@ -66,3 +76,54 @@ def test_positions_of_another_shape_are_refused(layer, inputs, positions):
 def test_ids_in_place_of_vectors_are_refused():
     with pytest.raises(ValueError, match="Embed token ids first"):
         kt.SinusoidalEncoding()(np.array([[5, 6, 7]]))
+
+
+def test_every_setting_does_what_the_formula_says():
+    layer = kt.PositionalEmbedding(
+        4,
+        12,
+        8,
+        position_offset=2,
+        num_segments=2,
+        scale_embedding=True,
+        layer_norm_epsilon=1e-5,
+        dropout=0.5,
+    )
+    layer.build((None, None))
+    randomize(layer)
+    ids, segments = np.array([[5, 6, 7]]), np.array([[0, 0, 1]])
+    table = array(layer.token_embedding.embeddings)
+    rows = array(layer.position_embedding.embeddings)
+    assert rows.shape == (6, 8)
+    vectors = 8**0.5 * table[ids] + rows[2:5]
+    vectors = vectors + array(layer.segment_embedding.embeddings)[segments]
+    centred = vectors - vectors.mean(-1, keepdims=True)
+    normed = centred / np.sqrt(vectors.var(-1, keepdims=True) + 1e-5)
+    norm = layer.embedding_norm
+    expected = normed * array(norm.gamma) + array(norm.beta)
+    assert_close(layer(ids, segment_ids=segments), expected.astype("float32"))
+    first = layer(ids, segment_ids=np.zeros_like(ids))
+    assert_close(layer(ids), first)
+    dropped = array(layer(ids, training=True))
+    assert 0 < (dropped == 0).sum() < dropped.size
+
+
+def test_without_encoding_positions_change_nothing():
+    layer = kt.PositionalEmbedding(None, 12, 8, encoding=None)
+    outputs = array(layer(np.array([[5, 6, 5]])))
+    assert_close(outputs[:, 0], outputs[:, 2])
+
+
+def test_a_shared_table_is_one_variable():
+    table = keras.layers.ReversibleEmbedding(12, 8)
+    one = kt.PositionalEmbedding(4, 12, 8, shared_embedding=table)
+    other = kt.PositionalEmbedding(4, 12, 8, shared_embedding=table)
+    for layer in (one, other):
+        layer(np.array([[5]]))
+    assert one.weights[0] is other.weights[0]
+    assert one.weights[1] is not other.weights[1]
+
+
+def test_segments_that_are_not_there_are_refused():
+    with pytest.raises(ValueError, match="no segments but received `segment_ids`"):
+        kt.PositionalEmbedding(4, 12, 8)(np.array([[5]]), segment_ids=np.array([[0]]))

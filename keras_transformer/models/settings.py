@@ -1,0 +1,178 @@
+"""What the models share: settings of their stacks, and their inputs."""
+
+import inspect
+
+from keras import ops
+
+from keras_transformer.layers.base import as_integers
+from keras_transformer.layers.transformer_stack import TransformerStack
+from keras_transformer.ops import masks
+from keras_transformer.ops.backend import is_traced, static_size
+
+COMMON = ("name", "dtype", "trainable")
+
+
+def keyword_only(layer_class) -> tuple[str, ...]:
+    """Return the names of the settings of a class that are given by keyword only."""
+    parameters = inspect.signature(layer_class).parameters.items()
+    return tuple(name for name, p in parameters if p.kind is p.KEYWORD_ONLY)
+
+
+# What a model leaves to its user; causality and cross-attention are its own.
+STACK_SETTINGS = tuple(
+    name
+    for name in keyword_only(TransformerStack)
+    if name not in ("causal", "cross_attention")
+)
+
+
+def split_settings(model_class, settings: dict) -> tuple[dict, dict]:
+    """Tell the settings of a model's stacks from those of every Keras model.
+
+    Returns:
+        The settings of `TransformerStack`, and `name`, `dtype`, `trainable`.
+
+    Raises:
+        ValueError: A setting of neither.
+    """
+    allowed = model_class.part_settings
+    unknown = sorted(set(settings) - {*allowed, *COMMON})
+    if unknown:
+        raise ValueError(
+            f"{model_class.__name__} has no setting {', '.join(map(repr, unknown))}. "
+            "Beside the arguments in its own signature it takes those of "
+            f"TransformerStack: {', '.join(allowed)}."
+        )
+    common = {name: settings[name] for name in COMMON if name in settings}
+    return {k: v for k, v in settings.items() if k not in COMMON}, common
+
+
+def read_tokens(inputs, prefix: str = "", pad_id: int | None = None, first=False):
+    """Take the ids and the padding mask of one sequence out of a model's inputs.
+
+    Args:
+        inputs: Dict with `<prefix>token_ids` (B, T) and perhaps
+            `<prefix>padding_mask` (B, T); or the ids alone, for one sequence.
+        prefix: `"encoder_"`, `"decoder_"` or nothing.
+        pad_id: The id that is padding where there is no mask; `None` for none.
+        first: Whether the first token is one even if it is `pad_id`, as in the
+            decoders of T5 and Marian, which start with it.
+
+    Returns:
+        int32 ids (B, T), and a boolean mask (B, T) or `None`.
+
+    Raises:
+        ValueError: There are no ids, they have another rank, or the mask does not
+            fit them.
+    """
+    name = f"{prefix}token_ids"
+    if not isinstance(inputs, dict):
+        inputs = {name: inputs} if not prefix else {}
+    if name not in inputs:
+        raise ValueError(
+            f"`inputs` must be a dict with {name!r}. Received: {sorted(inputs)}."
+        )
+    ids = as_integers(name, inputs[name])
+    if len(ids.shape) != 2:
+        raise ValueError(
+            f"`{name}` must have the shape (batch, time). Received shape "
+            f"{tuple(ids.shape)}."
+        )
+    mask_name = f"{prefix}padding_mask"
+    mask = inputs.get(mask_name)
+    if mask is not None:
+        mask = masks.key_padding(ids, **{mask_name: mask})[:, 0, 0]
+        return ids, ops.broadcast_to(mask, ops.shape(ids))
+    if pad_id is None:
+        return ids, None
+    mask = masks.padding_mask(ids, pad_id)
+    if first:
+        mask = ops.logical_or(mask, ops.arange(ops.shape(ids)[1]) == 0)
+    return ids, mask
+
+
+def token_positions(ids, mask=None):
+    """Number the tokens of each text, wherever its padding stands.
+
+    Args:
+        ids: (B, T).
+        mask: Boolean (B, T), `False` for padding, which is not counted.
+
+    Returns:
+        int32 (T,), or (B, T) with a mask.
+    """
+    if mask is None:
+        return ops.arange(ops.shape(ids)[1], dtype="int32")
+    return ops.maximum(ops.cumsum(ops.cast(mask, "int32"), axis=1) - 1, 0)
+
+
+def as_column(tokens):
+    """Return one token id a row, (B,), as ids (B, 1)."""
+    tokens = as_integers("tokens", tokens)
+    if len(tokens.shape) != 1:
+        raise ValueError(
+            "`tokens` must be one id a row, of shape (batch,). Received shape "
+            f"{tuple(tokens.shape)}."
+        )
+    return ops.expand_dims(tokens, 1)
+
+
+def position_limit(model) -> int | None:
+    """Return how many tokens a model's learned positions reach; `None` if any."""
+    return model.sequence_length if model.positions == "learned" else None
+
+
+def check_source(model, ids, mask=None):
+    """Refuse a text that is longer than a model's learned positions.
+
+    Padding is not counted unless the model counts it, or its mask has no values
+    yet, inside a compiled function.
+    """
+    limit, length = position_limit(model), static_size(ids, 1)
+    if limit is None or length is None or length <= limit:
+        return
+    counted = mask is not None and not model.count_padding and not is_traced(mask)
+    if counted:
+        length = _longest(mask)
+    if length > limit:
+        raise ValueError(
+            f"A text of {length} tokens does not fit the model's learned positions, "
+            f"`sequence_length={limit}`. Shorten it, or build the model with a larger "
+            "`sequence_length` or with other `positions`."
+        )
+
+
+def check_slots(model, ids, mask, max_length: int):
+    """Refuse a cache that is too short for the prompt or longer than the positions.
+
+    Args:
+        model: With `positions` and `sequence_length`.
+        ids: Prompt (B, S), or `None`.
+        mask: Its mask (B, S), or `None`.
+        max_length: Number of slots.
+    """
+    length = 0 if ids is None else static_size(ids, 1)
+    if length is None:
+        return
+    if length > max_length:
+        raise ValueError(
+            f"`max_length` must be at least the {length} tokens of the prompt. "
+            f"Received: max_length={max_length}."
+        )
+    limit = position_limit(model)
+    if limit is None or max_length <= limit:
+        return
+    padded = mask is not None and length > 0
+    if padded and is_traced(mask):
+        return  # with padding it may fit: who compiles `start` knows the lengths
+    longest = max_length - length + (_longest(mask) if padded else length)
+    if longest > limit:
+        raise ValueError(
+            f"A prompt and new tokens of {longest} in all do not fit the model's "
+            f"learned positions, `sequence_length={limit}`. Shorten the prompt, or "
+            "ask for fewer tokens."
+        )
+
+
+def _longest(mask):
+    return int(ops.convert_to_numpy(ops.max(ops.sum(ops.cast(mask, "int32"), axis=1))))
