@@ -259,7 +259,7 @@ class MultiHeadAttention(BaseLayer):
             bias=self._as_bias(position_bias),
             dropout=self.attention_dropout if training and self.dropout else None,
             return_weights=return_attention_scores,
-            path=self.path,
+            layer=self,
             flash_attention=self.flash_attention,
         )
         outputs = self.attention_output(outputs)  # (B, T, N, H') -> (B, T, E)

@@ -88,7 +88,7 @@ class SelfAttentiveEmbedding(BaseLayer):
             score=self._score,
             mask=None if mask is None else mask[:, 0],
             return_weights=True,
-            path=self.path,
+            layer=self,
         )
         if self.penalty:
             self.add_loss(self.penalty * _overlap(annotations))

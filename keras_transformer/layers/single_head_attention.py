@@ -55,7 +55,7 @@ class SingleHeadAttention(BaseLayer):
             mask=None if mask is None else mask[:, 0],  # one head: (B, T, S)
             dropout=self.attention_dropout if training and self.dropout else None,
             return_weights=return_attention_scores,
-            path=self.path,
+            layer=self,
         )
         return (context, weights) if return_attention_scores else context
 

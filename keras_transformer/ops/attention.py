@@ -9,7 +9,7 @@ from keras import ops
 from keras_transformer.ops import masks
 from keras_transformer.ops.backend import has_accelerator, is_traced, static_size
 
-# A function (path, weights) while `record_attention` is open, else None.
+# A function (layer, weights) while `record_attention` is open, else None.
 recorder: ContextVar = ContextVar("keras_transformer_recorder", default=None)
 
 # Finite, so that no gradient becomes NaN, and below every real score.
@@ -113,7 +113,7 @@ def attend(
     bias=None,
     dropout=None,
     return_weights: bool = False,
-    path: str | None = None,
+    layer=None,
     flash_attention: bool | None = None,
 ):
     """Mix values by the softmax of scores: every attention of this library.
@@ -141,7 +141,7 @@ def attend(
         bias: Added to the scores, broadcastable to them; minus infinity hides.
         dropout: Function applied to the weights (training only).
         return_weights: Whether to return the weights.
-        path: The name under which the weights are recorded.
+        layer: The layer that asks; the weights are recorded under its path.
         flash_attention: As in `keras.ops.dot_product_attention`.
 
     Returns:
@@ -183,7 +183,7 @@ def attend(
             weights = _clear_blind(weights, mask)
             weights = ops.squeeze(weights, 1) if headless else weights
         if record is not None:
-            record(path, weights)
+            record(layer, weights)
     if headless:
         outputs = ops.squeeze(outputs, 2)
     return outputs, weights if return_weights else None

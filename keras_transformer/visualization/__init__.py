@@ -1,12 +1,10 @@
 """Looking at attention."""
 
+from keras_transformer.visualization.attention_record import AttentionRecord
 from keras_transformer.visualization.attention_table import attention_table
 from keras_transformer.visualization.plot_attention import plot_attention
 from keras_transformer.visualization.plot_views import plot_views
-from keras_transformer.visualization.record_attention import (
-    AttentionRecord,
-    record_attention,
-)
+from keras_transformer.visualization.record_attention import record_attention
 
 __all__ = [
     "AttentionRecord",

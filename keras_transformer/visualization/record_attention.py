@@ -1,74 +1,47 @@
 """Record every attention weight of a model's call, without changing the model."""
 
-from collections.abc import Mapping
+import inspect
 from contextlib import contextmanager
 
 import keras
-import numpy as np
-from keras import ops
 
 from keras_transformer.ops.attention import recorder
+from keras_transformer.visualization.attention_record import AttentionRecord
 
-
-class AttentionRecord(Mapping):
-    """Attention weights by layer path: `record[path]` is a list of arrays.
-
-    There is one array for each time that the layer was called, (B, N, T, S), or
-    (B, T, S) for layers with one head. Paths are relative to the model:
-    `"decoder/block_0/self_attention"`, not `"my_model/decoder/..."`.
-    """
-
-    def __init__(self, model: keras.layers.Layer):
-        self._model = model
-        self._weights: dict[str, list[np.ndarray]] = {}
-
-    def add(self, path: str | None, weights):
-        """Keep a copy of one call's weights."""
-        weights = ops.convert_to_numpy(ops.cast(weights, "float32"))
-        path = self._relative(path or "attention")
-        self._weights.setdefault(path, []).append(np.array(weights))
-
-    def __getitem__(self, path: str) -> list[np.ndarray]:
-        if path not in self._weights:
-            recorded = ", ".join(map(repr, self._weights)) or "none"
-            raise KeyError(f"No attention recorded as {path!r}. Recorded: {recorded}.")
-        return self._weights[path]
-
-    def __iter__(self):
-        return iter(self._weights)
-
-    def __len__(self):
-        return len(self._weights)
-
-    def _relative(self, path):
-        """Take the model's name off a path, not that of a layer called like it."""
-        first, _, rest = path.partition("/")
-        if first != self._model.name or not rest:
-            return path
-        layers = getattr(self._model, "layers", None)
-        inside = layers is None or rest.split("/")[0] in {x.name for x in layers}
-        return rest if inside else path
+LOOPS = (
+    "fit",
+    "evaluate",
+    "predict",
+    "train_on_batch",
+    "test_on_batch",
+    "predict_on_batch",
+)
 
 
 @contextmanager
 def record_attention(model):
     """Record the attention weights of the calls made inside a `with` block.
 
-    Works for any Keras model that holds layers of this library, at any depth,
-    on every backend, for calls `model(x)`. The outputs are the same; the fused
-    kernel, which keeps no weights, is not taken meanwhile. A thread or task of
-    its own records nothing unless it opens a recorder itself.
+    Works for any Keras model that holds layers of this library, at any depth, for
+    calls `model(x)`. The outputs are the same; the fused kernel, which keeps no
+    weights, is not taken meanwhile. The calls that `fit`, `evaluate`, `predict` and
+    the like make are not recorded, on any backend: most compile them. Inside
+    another `with` block of a recorder, both record. A thread or task of its own
+    records nothing unless it opens a recorder itself.
+
+    Attention layers of other libraries are not recorded: `record.not_recorded`
+    names them.
 
     Args:
         model: The model or layer that will be called.
 
     Yields:
-        An `AttentionRecord`.
+        An `AttentionRecord`. When the block ends with an error, it is emptied.
 
     Raises:
         TypeError: `model` is no Keras model or layer.
-        RuntimeError: Nothing was recorded: `model.predict` runs a compiled
-            function, which cannot be looked into.
+        RuntimeError: Nothing was recorded: the model was not called, or only by
+            `predict`, or has no attention layer of this library.
 
     Example:
 
@@ -82,16 +55,42 @@ def record_attention(model):
             "`record_attention` needs a Keras model or layer. Received: "
             f"{type(model).__name__}."
         )
-    record = AttentionRecord(model)
-    token = recorder.set(record.add)
+    record, outer, around = AttentionRecord(model), recorder.get(), _open_loops()
+
+    def add(layer, weights):
+        if outer is not None:
+            outer(layer, weights)
+        if _open_loops() == around:
+            record.add(layer, weights)
+
+    token = recorder.set(add)
     try:
         yield record
+    except BaseException as error:
+        record.fail(error)
+        raise
     finally:
         recorder.reset(token)
     if not record:
+        others = ", ".join(map(repr, record.not_recorded))
+        others = f" These are of another one: {others}." if others else ""
         raise RuntimeError(
             f"No attention of {model.name!r} was recorded. Call `model(x)` inside "
-            "the `with` block: `predict` and `fit` run compiled functions, which "
-            "cannot be looked into. Only attention layers of this library are "
-            "recorded."
+            "the `with` block: what `predict`, `evaluate` and `fit` call is not "
+            "recorded, since most backends compile it. Only attention layers of this "
+            f"library are recorded.{others}"
         )
+
+
+def _open_loops():
+    """Count the calls of `fit`, `predict` and the like that are under way.
+
+    PyTorch compiles nothing, and other backends nothing when told to run eagerly:
+    only the stack of calls tells whether Keras's loop makes the call of a layer.
+    """
+    loops = {inspect.unwrap(getattr(keras.Model, name)).__code__ for name in LOOPS}
+    frame, count = inspect.currentframe(), 0
+    while frame is not None:
+        count += frame.f_code in loops
+        frame = frame.f_back
+    return count

@@ -104,16 +104,41 @@ def test_an_unbuilt_model_is_recorded_at_its_first_call():
     assert [len(weights) for weights in record.values()] == [1]
 
 
-def test_predict_under_the_recorder_says_what_to_do():
-    if keras.backend.backend() == "torch":
-        pytest.skip("PyTorch compiles nothing: predict is recorded like a call")
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_predict_under_the_recorder_says_what_to_do(eagerly):
     model = sequential()
+    model.compile("sgd", "mse", run_eagerly=eagerly)
     expected = model.predict(IDS, verbose=0)
-    with pytest.raises(RuntimeError, match=r"Call `model\(x\)`"):
-        with kt.record_attention(model):
-            model.predict(IDS, verbose=0)
+    for call in (model.predict, model.predict_on_batch):
+        with pytest.raises(RuntimeError, match=r"Call `model\(x\)`"):
+            with kt.record_attention(model):
+                call(IDS)
     # A trace made under the recorder keeps nothing of it.
     assert_close(model.predict(IDS, verbose=0), expected)
+
+
+def test_only_calls_are_recorded_beside_predict():
+    model = sequential()
+    with kt.record_attention(model) as record:
+        model.predict(IDS, verbose=0)
+        model(IDS)
+    assert [len(weights) for weights in record.values()] == [1, 1]
+
+
+def test_a_callback_records_while_the_model_trains():
+    model = sequential()
+    model.compile("sgd", "mse")
+    shapes = []
+
+    def look(epoch, logs):
+        with kt.record_attention(model) as record:
+            model(IDS)
+        shapes.append(record["encoder/self_attention"][0].shape)
+
+    callback = keras.callbacks.LambdaCallback(on_epoch_end=look)
+    targets = np.zeros((2, 3, 8))
+    model.fit(IDS, targets, epochs=2, verbose=0, callbacks=[callback])
+    assert shapes == [(2, 2, 4, 4)] * 2
 
 
 def test_a_model_without_our_layers_and_no_model_are_refused():
@@ -126,11 +151,156 @@ def test_a_model_without_our_layers_and_no_model_are_refused():
             raise AssertionError("not reached")
 
 
-def test_an_error_inside_comes_out_as_it_is_and_nothing_stays_open():
+def test_an_error_inside_comes_out_as_it_is_and_nothing_stays():
+    model = sequential()
     with pytest.raises(ZeroDivisionError):
-        with kt.record_attention(sequential()):
-            raise ZeroDivisionError
+        with kt.record_attention(model) as record:
+            model(IDS)
+            raise ZeroDivisionError("halfway")
     assert not is_recording()
+    assert not record
+    with pytest.raises(KeyError, match="failed with ZeroDivisionError: halfway"):
+        record["encoder/self_attention"]
+
+
+def alike(name):
+    """A submodel whose layer has the path of that of any other."""
+    inputs = keras.Input((None, 8))
+    encoder = kt.TransformerEncoder(8, 2, 12, name="encoder")
+    return keras.Model(inputs, encoder(inputs), name=name)
+
+
+def test_layers_of_the_same_path_in_two_submodels_are_told_apart():
+    inputs = keras.Input((None, 8))
+    left, right = alike("left"), alike("right")
+    model = keras.Model(inputs, right(left(inputs)), name="both")
+    x = keras.random.normal((2, 3, 8), seed=1)
+    with kt.record_attention(model) as record:
+        model(x)
+    assert list(record) == [
+        "left/encoder/self_attention",
+        "right/encoder/self_attention",
+    ]
+    for path, submodel, inputs in zip(record, (left, right), (x, left(x)), strict=True):
+        with kt.record_attention(submodel) as alone:
+            submodel(inputs)
+        assert_close(record[path], alone["encoder/self_attention"])
+
+
+def test_names_of_layers_do_not_depend_on_which_are_called():
+    inputs = keras.Input((None, 8))
+    left, right = alike("left"), alike("right")
+    model = keras.Model(inputs, right(left(inputs)))
+    with kt.record_attention(model) as record:
+        right(np.ones((1, 3, 8), "float32"))
+    assert list(record) == ["right/encoder/self_attention"]
+
+
+def test_layers_outside_the_model_that_share_a_path_are_numbered():
+    x = np.ones((1, 3, 8), "float32")
+    left, right = alike("left"), alike("right")
+    with kt.record_attention(sequential()) as record:
+        left(x)
+        right(x)
+        left(x)
+    assert {path: len(calls) for path, calls in record.items()} == {
+        "encoder/self_attention": 2,
+        "encoder/self_attention (2)": 1,
+    }
+
+
+def test_a_recorder_inside_another_takes_nothing_from_it():
+    model = sequential()
+    with kt.record_attention(model) as outer:
+        model(IDS)
+        with kt.record_attention(model) as inner:
+            model(IDS)
+        model(IDS[:, :2])
+    assert [len(weights) for weights in inner.values()] == [1, 1]
+    assert [len(weights) for weights in outer.values()] == [3, 3]
+    for path in inner:
+        np.testing.assert_array_equal(inner[path][0], outer[path][1])
+
+
+def test_a_failed_recorder_inside_another_leaves_it_its_record():
+    model = sequential()
+    with kt.record_attention(model) as outer:
+        with pytest.raises(ZeroDivisionError):
+            with kt.record_attention(model) as inner:
+                model(IDS)
+                raise ZeroDivisionError
+    assert not inner and outer.failure is None
+    assert [len(weights) for weights in outer.values()] == [1, 1]
+
+
+class Wrapped(layers.Layer):
+    """A user's layer that hides foreign layers in a private list and a dict."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self._hidden = [layers.Attention(name="dot")]
+        self.table = {"a": layers.AdditiveAttention(name="additive")}
+
+    def call(self, x):
+        return self.table["a"]([self._hidden[0]([x, x]), x])
+
+
+class OwnAttention(layers.Layer):
+    """A user's layer that is made of ours."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.inner = kt.MultiHeadAttention(2, 4, name="inner")
+
+    def call(self, x):
+        return self.inner(x, x)
+
+
+def test_attention_of_other_libraries_is_named_as_not_recorded():
+    x = inputs = keras.Input((None, 8))
+    x = layers.MultiHeadAttention(2, 4, name="keras_heads")(x, x)
+    x = layers.GroupQueryAttention(4, 4, 2, name="keras_groups")(x, x)
+    x = kt.TransformerEncoder(8, 2, 12, name="encoder")(x)
+    x = Wrapped(name="wrapped")(x)
+    x = OwnAttention(name="own")(x)
+    model = keras.Model(inputs, x, name="mixed")
+    with kt.record_attention(model) as record:
+        model(np.ones((1, 3, 8), "float32"))
+    assert list(record) == ["encoder/self_attention", "own/inner"]
+    assert sorted(record.not_recorded) == [
+        "keras_groups",
+        "keras_heads",
+        "wrapped/additive",
+        "wrapped/dot",
+    ]
+    with pytest.raises(KeyError, match="of another library: .*'keras_heads'"):
+        record["keras_heads"]
+
+
+def test_attention_of_keras_hub_is_named_as_not_recorded():
+    hub = pytest.importorskip("keras_hub")
+    model = keras.Sequential(
+        [
+            keras.Input((None, 8)),
+            hub.layers.TransformerEncoder(12, 2, name="theirs"),
+            kt.TransformerEncoder(8, 2, 12, name="ours"),
+        ]
+    )
+    with kt.record_attention(model) as record:
+        model(np.ones((1, 3, 8), "float32"))
+    assert list(record) == ["ours/self_attention"]
+    assert record.not_recorded == ["theirs/self_attention_layer"]
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_model_of_foreign_attention_alone_is_refused_by_name(alone):
+    x = np.ones((1, 3, 8), "float32")
+    layer = layers.MultiHeadAttention(2, 4, name="heads")
+    inputs = keras.Input((None, 8))
+    model = layer if alone else keras.Model(inputs, layer(inputs, inputs))
+    with pytest.raises(RuntimeError, match="of another one: 'heads'"):
+        with kt.record_attention(model):
+            layer(x, x)
 
 
 def test_threads_do_not_mix():
