@@ -5,7 +5,10 @@ from keras import layers
 
 from keras_transformer.layers.base import check_name, check_rate, check_size
 from keras_transformer.layers.self_attentive_embedding import SelfAttentiveEmbedding
-from keras_transformer.models.text_classifier import class_probabilities
+from keras_transformer.models.text_classifier import (
+    check_pad_id,
+    class_probabilities,
+)
 
 
 def build_sentence_embedding_classifier(
@@ -18,6 +21,7 @@ def build_sentence_embedding_classifier(
     penalty: float = 0.0,
     num_classes: int = 1,
     dropout: float = 0.0,
+    pad_id: int = 0,
     name: str | None = None,
 ) -> keras.Model:
     """Build the self-attentive sentence classifier of the chapter's section 2.
@@ -25,7 +29,7 @@ def build_sentence_embedding_classifier(
     `ids -> embedding -> H = bidirectional LSTM -> M = A H -> dense`
 
     Args:
-        vocabulary_size: Number of token ids V; id 0 is padding.
+        vocabulary_size: Number of token ids V.
         embed_dim: Width d of the word vectors.
         lstm_units: Width u of each direction; H is 2u wide.
         num_hops: Number of points of view r.
@@ -33,6 +37,7 @@ def build_sentence_embedding_classifier(
         penalty: Factor of `||A A^T - I||_F^2` in the loss.
         num_classes: 1 for one probability (sigmoid), n > 1 for n (softmax).
         dropout: Dropout rate of the word vectors and of M.
+        pad_id: The id that is padding.
         name: Name of the model.
 
     Returns:
@@ -55,18 +60,21 @@ def build_sentence_embedding_classifier(
     lstm_units = check_size("lstm_units", lstm_units)
     num_classes = check_size("num_classes", num_classes)
     check_rate("dropout", dropout)
+    check_pad_id(pad_id, vocabulary_size)
 
     ids = keras.Input((None,), dtype="int32", name="ids")
-    x = layers.Embedding(vocabulary_size, embed_dim, mask_zero=True, name="embedding")(
-        ids
-    )
+    x = layers.Embedding(
+        vocabulary_size, embed_dim, mask_zero=pad_id == 0, name="embedding"
+    )(ids)
+    # Keras's Embedding knows no padding other than 0.
+    mask = None if pad_id == 0 else ids != pad_id
     if dropout:
         x = layers.Dropout(dropout, name="embedding_dropout")(x)
     lstm = layers.LSTM(lstm_units, return_sequences=True)
-    x = layers.Bidirectional(lstm, name="lstm")(x)  # H: (B, T, 2u)
+    x = layers.Bidirectional(lstm, name="lstm")(x, mask=mask)  # H: (B, T, 2u)
     x = SelfAttentiveEmbedding(
         num_hops, attention_dim, penalty=penalty, name="sentence_embedding"
-    )(x)  # M: (B, r, 2u)
+    )(x, mask=mask)  # M: (B, r, 2u)
     x = layers.Flatten(name="flatten")(x)
     if dropout:
         x = layers.Dropout(dropout, name="dropout")(x)

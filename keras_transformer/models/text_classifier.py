@@ -74,11 +74,7 @@ def build_text_classifier(
     num_layers = check_size("num_layers", num_layers)
     num_classes = check_size("num_classes", num_classes)
     check_rate("dropout", dropout)
-    if not 0 <= pad_id < vocabulary_size:
-        raise ValueError(
-            "`pad_id` must be an id below `vocabulary_size`. Received: pad_id="
-            f"{pad_id!r}, vocabulary_size={vocabulary_size}."
-        )
+    check_pad_id(pad_id, vocabulary_size)
     check_choice("positions", positions, (None, "learned", "sinusoidal"))
     check_choice("pooling", pooling, ("mean", "max", "first"))
 
@@ -123,3 +119,12 @@ def class_probabilities(num_classes: int) -> layers.Dense:
     return layers.Dense(
         num_classes, activation=activation, dtype="float32", name="probabilities"
     )
+
+
+def check_pad_id(pad_id: int, vocabulary_size: int):
+    """Refuse a padding id that is no token id."""
+    if not 0 <= pad_id < vocabulary_size:
+        raise ValueError(
+            "`pad_id` must be an id below `vocabulary_size`. Received: pad_id="
+            f"{pad_id!r}, vocabulary_size={vocabulary_size}."
+        )

@@ -1,0 +1,90 @@
+"""P16: a new length is no new trace; texts are batched into a few shapes.
+
+Sources: keras-team/keras-hub#779; tensorflow/tensorflow#34907; keras-team/keras#20411.
+"""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer import TextClassifier
+from keras_transformer.datasets import BucketedDataset
+
+from .ready_models import READY, VOCABULARY, compiled
+
+pytestmark = [
+    pytest.mark.skipif(
+        keras.backend.backend() == "torch", reason="PyTorch runs eagerly: no traces"
+    ),
+    pytest.mark.filterwarnings("ignore:The corpus is too small"),
+]
+
+
+class TraceCounter(keras.layers.Layer):
+    """Hands its input on, and counts how often its `call` is traced."""
+
+    def __init__(self):
+        super().__init__()
+        self.supports_masking = True
+        self.traces = 0
+
+    def call(self, inputs):
+        self.traces += 1
+        return inputs
+
+
+def counted(model):
+    """Return the model with a counter behind it, and the counter."""
+    counter = TraceCounter()
+    model = keras.Model(model.input, counter(model.output))
+    counter.traces = 0  # those of building
+    return model, counter
+
+
+def rows(count=40):
+    """Return rows of ids of all lengths from 1 to 16."""
+    rng = np.random.default_rng(0)
+    lengths = 1 + np.arange(count) % 16
+    return [rng.integers(4, VOCABULARY, length) for length in lengths]
+
+
+@pytest.mark.parametrize("name", READY)
+def test_predicting_forty_lengths_traces_once_a_bucket(name):
+    model, counter = counted(READY[name]())
+    data = BucketedDataset(rows(), batch_size=4, shuffle=False)
+    outputs = data.restore(model.predict(data, verbose=0))
+    assert len(outputs) == 40
+    first = counter.traces
+    assert 1 <= first <= len(data.edges) + 1 < 40
+    # Other texts of the same lengths, and a second call, trace nothing.
+    model.predict(BucketedDataset(rows(), batch_size=4, shuffle=False), verbose=0)
+    assert counter.traces == first
+
+
+@pytest.mark.parametrize("name", READY)
+def test_fitting_forty_lengths_traces_once_a_bucket(name):
+    model, counter = counted(READY[name]())
+    labels = np.arange(40) % max(2, model.output_shape[-1])
+    data = BucketedDataset(rows(), labels, batch_size=4)
+    shapes = {data[index][0].shape for index in range(len(data))}
+    compiled(model).fit(data, epochs=1, verbose=0)
+    # JAX traces a step twice: its outputs' shapes first.
+    assert 1 <= counter.traces <= 2 * len(shapes) + 1
+    before = counter.traces
+    model.fit(data, epochs=2, verbose=0)
+    assert counter.traces <= before + 1
+
+
+def test_a_task_predicts_texts_of_every_length_with_few_traces():
+    texts = [
+        "가 나 다 라 마 바 사 아 자 차 카 타 파 하"[: 1 + 2 * n] for n in range(14)
+    ]
+    classifier = TextClassifier.from_texts(
+        texts, [0, 1] * 7, vocabulary_size=40, embed_dim=8, num_heads=2, dense_dim=12
+    )
+    classifier.model, counter = counted(classifier.model)
+    classifier.predict(texts * 4)
+    first = counter.traces
+    assert 1 <= first <= 7  # six edges at most, and the longest length
+    classifier.predict(texts * 4)
+    assert counter.traces == first
