@@ -187,9 +187,7 @@ def _search(model, settings, task, rows, width):
             "prompts": prompts,
             "last": _repeated(prompts["token_ids"][:, -1]),
             "tokens": ops.full((rows, beams, slots), pad, "int32"),
-            "scores": ops.tile(
-                _NEVER * ops.cast(ops.logical_not(first), "float32")[None], (rows, 1)
-            ),
+            "scores": ops.convert_to_tensor(np.tile(scores, (rows, 1))),
             "done": {
                 "tokens": ops.full((rows, beams, slots), pad, "int32"),
                 "scores": ops.full((rows, beams), _NEVER, "float32"),
