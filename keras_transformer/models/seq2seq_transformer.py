@@ -287,21 +287,33 @@ class Seq2SeqTransformer(BaseModel):
         batch = ops.shape(source)[0]
         return self.decoder.create_cache(batch, max_length, source, mask)
 
-    def step(self, tokens, state):
+    def step(self, tokens, state, return_alignment: bool = False):
         """Read one token a row, and predict the next.
 
         Args:
             tokens: int32 (B,); `start_id` first.
             state: From `start` or from an earlier step.
+            return_alignment: Whether to return where the last block looked in the
+                source as well, the mean of its heads.
 
         Returns:
-            The logits (B, V) in float32, and the new state.
+            The logits (B, V) in float32, the new state, and with `return_alignment`
+            the weights (B, S).
         """
         ids = as_column(tokens)
         positions = next_positions(state, 1)
         x = self.decoder_embedding(ids, positions=positions)
-        x, state = self.decoder(x, positions=positions, cache=state)
-        return self.head(x)[:, 0], state
+        x, *scores, state = self.decoder(
+            x,
+            positions=positions,
+            cache=state,
+            return_attention_scores=return_alignment,
+        )
+        logits = self.head(x)[:, 0]
+        if not return_alignment:
+            return logits, state
+        _, cross = scores[0][-1]  # (B, N, 1, S)
+        return logits, state, ops.mean(cross[:, :, 0], axis=1)
 
     def _make_embedding(self, name, vocabulary_size, table, seed):
         norm = self.encoder.layer_norm_epsilon if self.embedding_norm else None

@@ -28,7 +28,7 @@ def small(**settings):
 def translator():
     keras.utils.set_random_seed(0)
     translator = small()
-    translator.fit(PAIRS, epochs=80, **TRAINING)
+    translator.fit(PAIRS, epochs=150, max_tokens=64, **TRAINING)
     return translator
 
 
