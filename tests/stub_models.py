@@ -12,10 +12,16 @@ class Stub(keras.Model):
     """What a search asks of a model; `calls` counts runs of the Python code."""
 
     def __init__(
-        self, vocabulary_size, *, stop_id=None, pad_id=0, start_id=None, max_length=None
+        self,
+        vocabulary_size,
+        *,
+        stop_id=None,
+        pad_id=0,
+        start_id=None,
+        position_limit=None,
     ):
         super().__init__()
-        self.vocabulary_size, self.position_limit = vocabulary_size, max_length
+        self.vocabulary_size, self.position_limit = vocabulary_size, position_limit
         self.stop_id, self.pad_id, self.start_id = stop_id, pad_id, start_id
         self.calls = {"start": 0, "step": 0}
 
@@ -94,7 +100,7 @@ class CachedWriter(Stub):
             64, vocabulary_size, 8, encoding=encoding, pad_id=None
         )
         more = {"rotary": rotary, "position_bias": bias}
-        self.decoder = TransformerStack(2, 8, 2, 12, causal=True, **more)
+        self.decoder = TransformerStack(1, 8, 2, 12, causal=True, **more)
         self.head = keras.layers.Dense(vocabulary_size)
         self.embedding.build((None, None))
         self.decoder.build((None, None, 8))
@@ -130,7 +136,7 @@ class CachedTranslator(Stub):
     def __init__(self, vocabulary_size=11, **settings):
         super().__init__(vocabulary_size, start_id=1, **settings)
         self.embedding = kt.PositionalEmbedding(64, vocabulary_size, 8, pad_id=None)
-        self.decoder = TransformerStack(2, 8, 2, 12, causal=True, cross_attention=True)
+        self.decoder = TransformerStack(1, 8, 2, 12, causal=True, cross_attention=True)
         self.head = keras.layers.Dense(vocabulary_size)
         self.embedding.build((None, None))
         self.decoder.build((None, None, 8), (None, None, 8))
@@ -168,7 +174,7 @@ class Recomputed(Stub):
             stop_id=model.stop_id,
             pad_id=model.pad_id,
             start_id=model.start_id,
-            max_length=model.position_limit,
+            position_limit=model.position_limit,
         )
         self.model = model
         self.built = True

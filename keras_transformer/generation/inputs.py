@@ -44,13 +44,15 @@ def as_rows(inputs, pad_id: int | None, name: str = "inputs") -> list[np.ndarray
     elif isinstance(inputs, (list, tuple)):
         return [
             _integers(
-                ids, 1, f"`{name}` must be a list of lists of integer ids. Row {index}"
+                ids,
+                (1,),
+                f"`{name}` must be a list of lists of integer ids. Row {index}",
             )
             for index, ids in enumerate(inputs)
         ]
     ids = _integers(
         inputs,
-        2,
+        (2,),
         f"`{name}` must be integers of shape (batch, time), or a list of lists of "
         "integer ids. It",
     )
@@ -148,10 +150,9 @@ def check_number(
     bounds = [bound for bound in bounds if bound[0] is not None]
     finite = number and np.isfinite(value)
     if not finite or not all(holds(value) for _, holds, _ in bounds):
-        wanted = " and ".join(f" {words} {limit}" for limit, _, words in bounds)
-        raise ValueError(
-            f"`{name}` must be a finite number{wanted}. Received: {name}={value!r}."
-        )
+        wanted = " and ".join(f"{words} {limit}" for limit, _, words in bounds)
+        wanted = f"a finite number {wanted}".strip()
+        raise ValueError(f"`{name}` must be {wanted}. Received: {name}={value!r}.")
 
 
 def check_ids(name: str, ids, vocabulary_size: int | None):
@@ -177,21 +178,20 @@ def _check_room(room, length):
 
 def _stop_ids(model, stop_ids):
     stop_ids = model.stop_id if stop_ids is None else stop_ids
-    if stop_ids is None:
-        stop_ids = []
-    elif np.ndim(stop_ids) == 0:
-        stop_ids = [stop_ids]
-    stop_ids = _integers(stop_ids, 1, "`stop_ids` must be an id or a list of ids. It")
+    stop_ids = [] if stop_ids is None else stop_ids
+    message = "`stop_ids` must be an id or a list of ids. It"
+    stop_ids = np.atleast_1d(_integers(stop_ids, (0, 1), message))
     check_ids("stop_ids", stop_ids, model.vocabulary_size)
     return stop_ids.astype("int32") if stop_ids.size else np.array([-1], "int32")
 
 
-def _integers(ids, rank, message):
+def _integers(ids, ranks, message):
     """Return ids as wide integers, which still show what is no id."""
     try:
         array = np.asarray(ops.convert_to_numpy(ids))
     except (TypeError, ValueError) as error:  # ragged, or no numbers at all
         raise ValueError(f"{message} is {ids!r}.") from error
-    if array.ndim != rank or array.size and not np.issubdtype(array.dtype, np.integer):
+    whole = np.issubdtype(array.dtype, np.integer) or not array.size
+    if array.ndim not in ranks or not whole:
         raise ValueError(f"{message} is {array.dtype.name} of shape {array.shape}.")
     return array.astype("int64")

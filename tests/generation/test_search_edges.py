@@ -1,0 +1,175 @@
+"""Dtypes, tiny vocabularies, infinite logits, ties, long texts and many calls."""
+
+import gc
+import resource
+
+import keras
+import numpy as np
+import pytest
+
+from cases.examples import quick
+from keras_transformer.generation import beam_search, generate, stream
+from stub_models import CachedWriter, TableModel, random_table
+
+STOP = 4
+TABLE = random_table(5, seed=3, number=997)
+PROMPTS = [[1, 2], [3]]
+
+
+def as_pairs(rows):
+    return [[tuple(h.token_ids) for h in row] for row in rows]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_logits_of_another_dtype_are_searched_in_float32(dtype):
+    table = np.round(TABLE * 16) / 16  # exact in every dtype
+    plain = TableModel(table, stop_id=STOP)
+    other = TableModel(table, stop_id=STOP, dtype=dtype)
+    for settings in ({}, {"temperature": 0.7, "top_k": 4, "top_p": 0.9, "seed": 1}):
+        settings = {"max_new_tokens": 5, "repetition_penalty": 1.2, **settings}
+        expected = generate(plain, PROMPTS, **settings)
+        assert generate(other, PROMPTS, **settings).tolist() == expected.tolist()
+    settings = {"num_beams": 3, "max_new_tokens": 5, "repetition_penalty": 1.2}
+    expected, found = (beam_search(m, PROMPTS, **settings) for m in (plain, other))
+    assert as_pairs(found) == as_pairs(expected)
+    np.testing.assert_allclose(
+        [h.score for h in found[0]], [h.score for h in expected[0]], rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("floatx", ["float16", "bfloat16", "float64"])
+def test_the_default_dtype_changes_no_search(floatx):
+    model = TableModel(TABLE, stop_id=STOP)
+    settings = {"max_new_tokens": 5, "no_repeat_ngram_size": 2}
+    sampling = {"temperature": 0.7, "top_p": 0.9, "seed": 1}
+    expected = (
+        beam_search(model, PROMPTS, num_beams=3, **settings),
+        generate(model, PROMPTS, **settings, **sampling).tolist(),
+    )
+    keras.config.set_floatx(floatx)
+    model = TableModel(TABLE, stop_id=STOP)
+    model.rows = keras.layers.Embedding(997, 5, dtype="float32")
+    model.rows.build(None)
+    model.rows.embeddings.assign(TABLE)
+    found = beam_search(model, PROMPTS, num_beams=3, **settings)
+    assert as_pairs(found) == as_pairs(expected[0])
+    np.testing.assert_allclose(found[0][0].score, expected[0][0][0].score, rtol=1e-6)
+    assert generate(model, PROMPTS, **settings, **sampling).tolist() == expected[1]
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_a_cache_in_half_precision_is_carried_on(policy):
+    keras.config.set_dtype_policy(policy)
+    model = CachedWriter(stop_id=STOP)
+    settings = {"max_new_tokens": 4}
+    one, other = (
+        generate(model, PROMPTS, jit_compile=compiled, **settings)
+        for compiled in (True, False)
+    )
+    assert one.shape[0] == other.shape[0] == 2
+    for row in beam_search(model, PROMPTS, num_beams=2, **settings):
+        assert np.isfinite([h.score for h in row]).all()
+
+
+@pytest.mark.parametrize("vocabulary", [1, 2, 3])
+@pytest.mark.parametrize("num_beams", [1, 2, 5])
+def test_beams_may_be_more_than_tokens(vocabulary, num_beams):
+    table = random_table(vocabulary, number=997)
+    model = TableModel(table, stop_id=vocabulary - 1)
+    (row,) = beam_search(
+        model, [[0]], num_beams=num_beams, max_new_tokens=4, length_penalty=0.0
+    )
+    assert 1 <= len(row) <= num_beams
+    assert len({tuple(h.token_ids) for h in row}) == len(row)
+    greedy = generate(model, [[0]], max_new_tokens=4)[0].tolist()
+    if num_beams == 1 or vocabulary == 1:
+        assert row[0].token_ids == greedy[: len(row[0].token_ids)]
+    if vocabulary == 1:
+        assert as_pairs([row]) == [[(0,)]] and row[0].score == 0.0
+        assert generate(model, [[0]], top_p=0.5, seed=0).tolist() == [[0]]
+
+
+def test_one_possible_token_is_the_text_of_every_search():
+    table = np.full((5, 5), -np.inf)
+    table[np.arange(5), (np.arange(5) + 1) % 5] = 3.0
+    model = TableModel(table, last_only=True, stop_id=STOP)
+    settings = {"max_new_tokens": 9}
+    expected = [[2, 3, 4]]
+    assert generate(model, [[1]], **settings).tolist() == expected
+    for more in ({"temperature": 2.0}, {"top_k": 3}, {"top_p": 0.5}):
+        assert generate(model, [[1]], seed=0, **more, **settings).tolist() == expected
+    for beams in (1, 2, 4):
+        found = beam_search(model, [[1]], num_beams=beams, **settings)
+        assert found == [[(expected[0], 0.0)]]
+
+
+def test_ties_give_valid_distinct_texts():
+    model = TableModel(np.zeros((5, 5)), stop_id=STOP)
+    for beams in (1, 2, 3):
+        (row,) = beam_search(model, [[1]], num_beams=beams, max_new_tokens=3)
+        assert len({tuple(h.token_ids) for h in row}) == len(row) == beams
+        np.testing.assert_allclose([h.score for h in row], -np.log(5), rtol=1e-5)
+
+
+def test_a_long_text_is_written_to_its_end():
+    model = TableModel(TABLE, stop_id=None)
+    found = generate(model, [[1, 2]], max_new_tokens=700)
+    assert found.shape == (1, 700)
+    start = generate(model, [[1, 2]], max_new_tokens=9)
+    assert found[:, :9].tolist() == start.tolist()
+
+
+def in_use():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.parametrize("search", ["generate", "stream", "beam_search"])
+@pytest.mark.parametrize("kind", quick([TableModel, CachedWriter], [TableModel]))
+def test_memory_stays_flat_over_200_calls(kind, search):
+    model = TableModel(TABLE) if kind is TableModel else CachedWriter()
+
+    def call(number):
+        prompt = [[1 + number % 4] * (1 + number % 15)]
+        if search == "beam_search":
+            beam_search(model, prompt, num_beams=2, max_new_tokens=1 + number % 3)
+        elif search == "stream":
+            list(stream(model, prompt, max_new_tokens=1 + number % 3))
+        else:
+            settings = {"temperature": 1.0 + number / 100, "seed": number}
+            generate(model, prompt, max_new_tokens=1 + number % 3, **settings)
+
+    for number in range(20):
+        call(number)
+    gc.collect()
+    before = in_use()
+    counted = len(vars(model).get("_compiled_functions", ()))
+    for number in range(200):
+        call(number)
+    assert len(vars(model).get("_compiled_functions", ())) == counted
+    gc.collect()
+    assert in_use() - before < 8_000_000
+
+
+def test_the_plain_loop_keeps_no_state_that_is_past():
+    # Each state holds 4 MB; a loop that kept them all would hold 160.
+    class Large(TableModel):
+        def start(self, inputs, max_length):
+            state = super().start(inputs, max_length)
+            return {**state, "large": keras.ops.zeros((1, 1_000_000))}
+
+        def step(self, tokens, state):
+            logits, new = super().step(tokens, state)
+            return logits, {**new, "large": state["large"] + logits[0, 0]}
+
+    model = Large(TABLE)
+    generate(model, [[1]], max_new_tokens=2, jit_compile=False)
+    before, highest = in_use(), 0
+
+    def note(logits, history):
+        nonlocal highest
+        highest = max(highest, in_use())
+        return logits
+
+    generate(model, [[1]], max_new_tokens=40, jit_compile=False, processors=[note])
+    assert highest - before < 60_000_000
