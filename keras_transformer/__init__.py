@@ -45,6 +45,7 @@ from keras_transformer.models import (
 from keras_transformer.visualization import record_attention
 
 # beyond the chapter
+from keras_transformer.pretrained import from_pretrained, save_pretrained
 from keras_transformer.tasks import TextClassifier
 # isort: on
 
@@ -74,7 +75,9 @@ __all__ = [
     "TransformerStack",
     "build_sentence_embedding_classifier",
     "build_text_classifier",
+    "from_pretrained",
     "record_attention",
+    "save_pretrained",
 ]
 
 

@@ -55,7 +55,7 @@ class Bart(Family):
             start_id=take(
                 "decoder_start_token_id", self.defaults["decoder_start_token_id"]
             ),
-            stop_id=config.stop_id(self.defaults["eos_token_id"]),
+            stop_id=config.token_id("eos_token_id", self.defaults["eos_token_id"]),
             **self.position_settings(config),
         )
 

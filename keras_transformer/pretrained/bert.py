@@ -67,7 +67,7 @@ class Bert(Family):
             activation=config.activation("hidden_act", "gelu"),
             layer_norm_epsilon=config.take("layer_norm_eps", 1e-12),
             dropout=config.take("hidden_dropout_prob", 0.1),
-            pad_id=config.take("pad_token_id", 0),
+            pad_id=config.token_id("pad_token_id", 0),
         )
         config.take("eos_token_id")
         return {**settings, **self.ends(config, model_class, checkpoint)}

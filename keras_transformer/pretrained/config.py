@@ -104,10 +104,12 @@ class Config:
             )
         return ACTIVATIONS[value]
 
-    def stop_id(self, default=None) -> int | None:
-        """Return the id that ends a text; the first of several."""
-        value = self.take("eos_token_id", default)
-        return value[0] if isinstance(value, list) else value
+    def token_id(self, name: str, default=None) -> int | None:
+        """Return an id, `None` if the config says so; the first of several."""
+        self._taken.add(name)
+        value = self.values.get(name, default)
+        value = value[0] if isinstance(value, list) else value
+        return None if value is None or value < 0 else value
 
     def finish(self):
         """Refuse settings that nobody took."""

@@ -63,7 +63,7 @@ class DistilBert(Bert):
             activation=config.activation("activation", "gelu"),
             layer_norm_epsilon=1e-12,
             dropout=config.take("dropout", 0.1),
-            pad_id=config.take("pad_token_id", 0),
+            pad_id=config.token_id("pad_token_id", 0),
         )
         return {**settings, **self.ends(config, model_class, checkpoint)}
 

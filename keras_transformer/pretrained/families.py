@@ -73,11 +73,11 @@ def describe(model) -> tuple[Family, dict]:
         try:
             values = family.config(settings)
             read = family.settings(Config(dict(values)), type(model), None)
+            read |= _of_the_file(model, read)
+            again = type(model)(**read).get_config()
         except (KeyError, TypeError, ValueError) as error:
             reasons.append(f"{family.model_type}: {error}")
             continue
-        read = {**read, **_of_the_file(model, read)}
-        again = type(model)(**read).get_config()
         odd = [
             name
             for name in settings

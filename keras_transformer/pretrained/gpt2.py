@@ -67,8 +67,8 @@ class Gpt2(Family):
             attention_scale=None if scaled else 1.0,
             dropout=config.take("resid_pdrop", 0.1),
             tie_head=config.require("tie_word_embeddings", True, False),
-            pad_id=config.take("pad_token_id"),
-            stop_id=config.stop_id(50256),
+            pad_id=config.token_id("pad_token_id"),
+            stop_id=config.token_id("eos_token_id", 50256),
         )
 
     def config(self, settings):

@@ -47,8 +47,8 @@ class Llama(Family):
             use_bias=any(self.biases.values()),
             dropout=config.take("attention_dropout", 0.0),
             tie_head=config.require("tie_word_embeddings", False, True),
-            pad_id=_real(config.take("pad_token_id")),
-            stop_id=config.stop_id(2),
+            pad_id=config.token_id("pad_token_id"),
+            stop_id=config.token_id("eos_token_id", 2),
         )
 
     def config(self, settings):
@@ -122,7 +122,7 @@ def _block(attention, mlp):
 def _rotary(config):
     """Read the rotary settings, of this year's configs or of those before."""
     rope = dict(config.take("rope_parameters") or config.take("rope_scaling") or {})
-    config.take("rope_scaling"), config.take("rope_interleaved")
+    config.take("rope_scaling")
     theta = rope.pop("rope_theta", None) or config.take("rope_theta", 10000.0)
     config.take("rope_theta")
     kind = rope.pop("rope_type", None) or rope.pop("type", None) or "default"
@@ -137,7 +137,3 @@ def _rotary(config):
         )
     scaling = None if kind == "default" else {"type": kind, **rope}
     return RotaryEmbedding(max_wavelength=theta, scaling=scaling, name="rotary")
-
-
-def _real(pad_id):
-    return None if pad_id is None or pad_id < 0 else pad_id

@@ -10,8 +10,7 @@ from keras_transformer.pretrained.weight_map import Rule, dense, norm, projectio
 class T5(Family):
     """A pre-norm `Seq2SeqTransformer`: RMS norms, relative biases, no scaling.
 
-    1.0 scales the decoder's outputs before the tied head; 1.1 is gated and has a
-    head of its own.
+    1.0 scales the inputs of its tied head; 1.1 is gated and has a free head.
     """
 
     model_type = "t5"
@@ -22,12 +21,10 @@ class T5(Family):
     def settings(self, config, model_class, checkpoint):
         form = config.take("feed_forward_proj", "relu")
         gated = form.startswith("gated-")
-        # transformers' own rule: `gated-gelu` of 1.1 means the tanh form.
-        config.values["dense_act_fn"] = (
-            "gelu_new" if form == "gated-gelu" else form.removeprefix("gated-")
-        )
+        rule = {"gated-gelu": "gelu_new"}  # transformers' own
+        config.values["dense_act_fn"] = rule.get(form, form.removeprefix("gated-"))
         config.take("is_gated_act"), config.take("n_positions")
-        # Configs of before scale where the head is tied, and say no more.
+        # Older configs say only whether the head is tied; then it is scaled.
         scaled = config.require("tie_word_embeddings", True, False)
         scaled = config.take("scale_decoder_outputs", scaled)
         width, heads = config.take("d_model", 512), config.take("num_heads", 8)
@@ -71,7 +68,7 @@ class T5(Family):
             head_scale=width**-0.5 if scaled else None,
             pad_id=pad_id,
             start_id=config.take("decoder_start_token_id", pad_id),
-            stop_id=config.stop_id(1),
+            stop_id=config.token_id("eos_token_id", 1),
         )
 
     def config(self, settings):

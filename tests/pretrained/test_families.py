@@ -6,7 +6,7 @@ import pytest
 from tiny_checkpoints import CHECKPOINTS, inputs, make, run
 
 import keras_transformer as kt
-from cases.helpers import array, arrays, assert_close
+from cases.helpers import PACKAGE_FOLDER, array, arrays, assert_close
 from keras_transformer.pretrained import (
     family_table,
     from_pretrained,
@@ -273,5 +273,7 @@ def test_a_loaded_encoder_is_trained_saved_and_quantized(tmp_path):
 def test_the_table_of_families_names_them_all():
     table = family_table()
     assert table.count("\n") == 1 + 9
+    for readme in ("README.md", "README.ko.md"):
+        assert table in (PACKAGE_FOLDER / readme).read_text("utf-8")
     for _, (class_name, *_) in CHECKPOINTS.items():
         assert class_name in table
