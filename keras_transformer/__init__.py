@@ -46,6 +46,7 @@ from keras_transformer.visualization import record_attention
 
 # beyond the chapter
 from keras_transformer.generation import beam_search, generate, stream
+from keras_transformer.pretrained import from_pretrained, save_pretrained
 from keras_transformer.tasks import TextClassifier, Translator
 # isort: on
 
@@ -77,8 +78,10 @@ __all__ = [
     "beam_search",
     "build_sentence_embedding_classifier",
     "build_text_classifier",
+    "from_pretrained",
     "generate",
     "record_attention",
+    "save_pretrained",
     "stream",
 ]
 

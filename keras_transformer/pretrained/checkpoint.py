@@ -1,0 +1,127 @@
+"""The tensors of a folder in Hugging Face's format, one at a time."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+class Checkpoint:
+    """Read the tensors of `model.safetensors`, or of the files of its index.
+
+    The files are memory-mapped: opening them reads the names and shapes alone, and
+    `read` copies one tensor.
+
+    Args:
+        folder: Folder of the files.
+
+    Attributes:
+        shapes: Name -> shape of each tensor.
+
+    Raises:
+        FileNotFoundError: No such file, or pickled weights only.
+        ValueError: A truncated or corrupted file, an index that does not fit.
+        ImportError: The package `safetensors` is missing.
+    """
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        self._files, self.shapes = {}, {}
+        for path in self._paths():
+            file = open_file(path)
+            for name in file.keys():
+                self._files[name] = file
+                self.shapes[name] = tuple(file.get_slice(name).get_shape())
+        if (self.folder / SINGLE).is_file():
+            return
+        promised = set(_index(self.folder / INDEX))
+        if promised != set(self.shapes):
+            odd = sorted(promised ^ set(self.shapes))
+            raise ValueError(
+                f"The index {INDEX} and its files disagree about {_some(odd)}. Fetch "
+                "the folder again."
+            )
+
+    def read(self, name: str) -> np.ndarray:
+        """Return one tensor as a NumPy array (bfloat16 as `ml_dtypes` has it)."""
+        return self._files[name].get_tensor(name)
+
+    def same(self, one: str, other: str) -> bool:
+        """Return whether two tensors have the same values."""
+        if self.shapes[one] != self.shapes[other]:
+            return False
+        return np.array_equal(self.read(one), self.read(other))
+
+    def _paths(self):
+        if (self.folder / SINGLE).is_file():
+            return [self.folder / SINGLE]
+        if (self.folder / INDEX).is_file():
+            names = sorted(set(_index(self.folder / INDEX).values()))
+            return [self.folder / name for name in names]
+        pickled = sorted(
+            path.name for end in ("*.bin", "*.pt") for path in self.folder.glob(end)
+        )
+        if pickled:
+            raise FileNotFoundError(
+                f"The folder {str(self.folder)!r} has its weights in {pickled[0]!r}, a "
+                "Python pickle, which can run any code when it is opened, and is "
+                "therefore not read. Take a revision with safetensors files, or "
+                "convert it where you trust it: transformers.AutoModel"
+                ".from_pretrained(folder).save_pretrained(new_folder)."
+            )
+        raise FileNotFoundError(
+            f"The folder {str(self.folder)!r} has neither {SINGLE!r} nor {INDEX!r}."
+        )
+
+
+def open_file(path):
+    """Map a safetensors file into memory."""
+    safe_open = _safetensors().safe_open
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"The checkpoint lacks the file {path.name!r}. Fetch the folder again."
+        )
+    try:
+        return safe_open(str(path), framework="np").__enter__()
+    except Exception as error:  # the package's own class, of no public name
+        raise ValueError(
+            f"The file {str(path)!r} is no whole safetensors file: {error}. Fetch it "
+            "again (a file of some 130 bytes is a pointer of Git LFS)."
+        ) from error
+
+
+def write_tensors(folder, tensors: dict):
+    """Write tensors as `model.safetensors`, as transformers reads it."""
+    _safetensors()
+    from safetensors.numpy import save_file
+
+    tensors = {name: np.ascontiguousarray(x) for name, x in tensors.items()}
+    save_file(tensors, str(Path(folder) / SINGLE), metadata={"format": "pt"})
+
+
+def _safetensors():
+    try:
+        import safetensors
+    except ImportError as error:
+        raise ImportError(
+            "Checkpoints are read with the package safetensors. Install it: pip "
+            "install 'keras-transformer-layers[pretrained]'."
+        ) from error
+    return safetensors
+
+
+def _index(path):
+    try:
+        return dict(json.loads(path.read_text("utf-8"))["weight_map"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"The file {str(path)!r} is no index of a checkpoint: {error!r}. Fetch it "
+            "again."
+        ) from error
+
+
+def _some(names):
+    shown = ", ".join(map(repr, names[:5]))
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

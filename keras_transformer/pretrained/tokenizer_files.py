@@ -1,0 +1,263 @@
+"""The tokenizer of a folder in Hugging Face's format."""
+
+import json
+from pathlib import Path
+
+from keras_transformer.tokenizers import (
+    HuggingFaceTokenizer,
+    MappedSentencePieceTokenizer,
+    SentencePieceTokenizer,
+)
+from keras_transformer.tokenizers.huggingface_tokenizer import SPECIAL
+from keras_transformer.tokenizers.model_file import read_model
+
+_MODELS = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
+# What transformers' classes add where no file says it.
+_BERT = {
+    "pad": "[PAD]",
+    "unk": "[UNK]",
+    "cls": "[CLS]",
+    "sep": "[SEP]",
+    "mask": "[MASK]",
+}
+_ROBERTA = {
+    "bos": "<s>",
+    "cls": "<s>",
+    "eos": "</s>",
+    "sep": "</s>",
+    "pad": "<pad>",
+    "unk": "<unk>",
+    "mask": "<mask>",
+}
+_GPT2 = dict.fromkeys(("bos", "eos", "unk"), "<|endoftext|>")
+
+
+def load_tokenizer(folder, config: dict):
+    """Load the tokenizer of a folder, from whichever files it has.
+
+    Args:
+        folder: With `tokenizer.json`; or `vocab.json` and `merges.txt`; or
+            `vocab.txt`; or a SentencePiece model.
+        config: The content of `config.json`.
+
+    Returns:
+        A `HuggingFaceTokenizer` or a `MappedSentencePieceTokenizer`.
+
+    Raises:
+        FileNotFoundError: None of these files.
+    """
+    folder, family = Path(folder), config.get("model_type")
+    settings = _json(folder / "tokenizer_config.json")
+    named = _special_tokens(folder, settings)
+    if (folder / "tokenizer.json").is_file():
+        return _with_known(folder / "tokenizer.json", named)
+    if (folder / "source.spm").is_file():
+        return _marian(folder, named)
+    for name in _MODELS:
+        if (folder / name).is_file():
+            return _sentencepiece(folder / name, family, named, config, settings)
+    if (folder / "vocab.txt").is_file():
+        return _wordpiece(folder / "vocab.txt", {**_BERT, **named}, settings)
+    if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+        return _byte_level(folder, family, named, settings)
+    raise FileNotFoundError(
+        f"The folder {str(folder)!r} has no tokenizer: none of tokenizer.json, "
+        f"vocab.json with merges.txt, vocab.txt, source.spm, {', '.join(_MODELS)}. "
+        "To load the model alone, pass tokenizer=False."
+    )
+
+
+def save_tokenizer(tokenizer, folder):
+    """Write a tokenizer's files, as transformers reads them."""
+    folder = Path(folder)
+    if isinstance(tokenizer, HuggingFaceTokenizer):
+        tokenizer.save(folder / "tokenizer.json")
+        settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    elif isinstance(tokenizer, MappedSentencePieceTokenizer):
+        settings = _save_mapped(tokenizer, folder)
+    elif isinstance(tokenizer, SentencePieceTokenizer):
+        tokenizer.save(folder / "tokenizer.model")
+        roles = {r: getattr(tokenizer, f"{r}_id") for r in ("pad", "unk", "bos", "eos")}
+        _write(folder / "tokenizer_config.json", _tokens_of(tokenizer, roles))
+        return
+    else:
+        raise TypeError(
+            "A tokenizer is saved if it is of keras_transformer.tokenizers. Received: "
+            f"{type(tokenizer).__name__}."
+        )
+    special = {f"{r}_token": token for r, token in tokenizer.special_tokens.items()}
+    _write(folder / "tokenizer_config.json", {**settings, **special})
+    _write(folder / "special_tokens_map.json", special)
+
+
+def _tokens_of(tokenizer, roles):
+    return {
+        f"{role}_token": tokenizer.id_to_piece(id)
+        for role, id in roles.items()
+        if id is not None
+    }
+
+
+def _save_mapped(tokenizer, folder):
+    if tokenizer.target is not tokenizer.source:
+        tokenizer.source.save(folder / "source.spm")
+        tokenizer.target.save(folder / "target.spm")
+        _write(folder / "vocab.json", tokenizer.vocabulary)
+        return {"tokenizer_class": "MarianTokenizer"}
+    pieces = tokenizer.vocabulary
+    if any(piece.startswith("<extra_id_") for piece in pieces):
+        tokenizer.source.save(folder / "spiece.model")
+        return {"tokenizer_class": "T5Tokenizer", "extra_ids": len(tokenizer.whole)}
+    if tokenizer.prefix == ["<s>"] and tokenizer.suffix == ["</s>"]:
+        tokenizer.source.save(folder / "sentencepiece.bpe.model")
+        return {"tokenizer_class": "XLMRobertaTokenizer"}
+    tokenizer.source.save(folder / "tokenizer.model")
+    ends = {"add_bos_token": tokenizer.prefix, "add_eos_token": tokenizer.suffix}
+    return {
+        "tokenizer_class": "LlamaTokenizer",
+        **{name: bool(pieces) for name, pieces in ends.items()},
+    }
+
+
+def _with_known(path, named):
+    """Read `tokenizer.json`; roles that no file names are told by their tokens."""
+    tokenizer = HuggingFaceTokenizer(path)
+    vocabulary = {tokenizer.id_to_piece(i) for i in range(tokenizer.vocabulary_size)}
+    if not named:
+        guesses = (_BERT, _ROBERTA, _GPT2)
+        named = next((g for g in guesses if set(g.values()) <= vocabulary), {})
+    return HuggingFaceTokenizer(
+        path, {role: token for role, token in named.items() if token in vocabulary}
+    )
+
+
+def _wordpiece(path, named, settings):
+    from tokenizers.implementations import BertWordPieceTokenizer
+
+    tokens = {f"{role}_token": token for role, token in named.items()}
+    for role in ("bos", "eos"):
+        tokens.pop(f"{role}_token", None)
+    tokenizer = BertWordPieceTokenizer(
+        str(path),
+        lowercase=settings.get("do_lower_case", True),
+        strip_accents=settings.get("strip_accents"),
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+        **tokens,
+    )
+    return HuggingFaceTokenizer(tokenizer.to_str(), named)
+
+
+def _byte_level(folder, family, named, settings):
+    from tokenizers.models import BPE
+
+    from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers, processors
+
+    model = BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    tokenizer = Tokenizer(model)
+    spaced = settings.get("add_prefix_space", False)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
+    tokenizer.decoder = decoders.ByteLevel()
+    known = {**(_GPT2 if family == "gpt2" else _ROBERTA), **named}
+    known = {r: t for r, t in known.items() if tokenizer.token_to_id(t) is not None}
+    for role, token in known.items():
+        special = AddedToken(
+            token, lstrip=role == "mask", normalized=False, special=True
+        )
+        tokenizer.add_special_tokens([special])
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    if "sep" in known and "cls" in known:
+        ends = [
+            (known[role], tokenizer.token_to_id(known[role])) for role in ("sep", "cls")
+        ]
+        tokenizer.post_processor = processors.RobertaProcessing(
+            *ends, add_prefix_space=spaced
+        )
+    return HuggingFaceTokenizer(tokenizer.to_str(), known)
+
+
+def _sentencepiece(path, family, named, config, settings):
+    own, processor = SentencePieceTokenizer(path), read_model(path)[1]
+    size = processor.get_piece_size()  # without the padding that ours adds
+    pieces = [processor.id_to_piece(id) for id in range(size)]
+    if family == "xlm-roberta" or path.name == "sentencepiece.bpe.model":
+        # fairseq's order: four special pieces, then the model's from its fourth on.
+        table = ["<s>", "<pad>", "</s>", "<unk>", *pieces[3:], "<mask>"]
+        special = {**_ROBERTA, **named}
+        roles = {r: special[r] for r in ("pad", "unk", "bos", "eos")}
+        return MappedSentencePieceTokenizer(
+            path, _numbered(table), roles, prefix=["<s>"], suffix=["</s>"],
+            whole=["<mask>"],
+        )  # fmt: skip
+    roles = {
+        role: own.id_to_piece(id)
+        for role in ("unk", "bos", "eos")
+        if (id := getattr(own, f"{role}_id")) is not None
+    }
+    if size > own.pad_id:
+        roles["pad"] = own.id_to_piece(own.pad_id)
+    roles |= {r: t for r, t in named.items() if r in ("pad", "unk", "bos", "eos")}
+    roles = {role: piece for role, piece in roles.items() if piece in set(pieces)}
+    if family == "t5":
+        count = settings.get("extra_ids", 100)
+        extra = [f"<extra_id_{i}>" for i in reversed(range(count))]
+        room = config.get("vocab_size", size + count) - size
+        extra = extra[len(extra) - room :] if room < count else extra
+        return MappedSentencePieceTokenizer(
+            path, _numbered([*pieces, *extra]), roles, suffix=["</s>"], whole=extra
+        )
+    first = (
+        [roles["bos"]] if settings.get("add_bos_token", True) and "bos" in roles else []
+    )
+    last = [roles["eos"]] if settings.get("add_eos_token", False) else []
+    return MappedSentencePieceTokenizer(
+        path, _numbered(pieces), roles, prefix=first, suffix=last
+    )
+
+
+def _added(own):
+    """Return whether our tokenizer added the padding piece to the model's."""
+    return own.pad_id == own.vocabulary_size - 1
+
+
+def _marian(folder, named):
+    vocabulary = _json(folder / "vocab.json")
+    roles = {"pad": "<pad>", "unk": "<unk>", "eos": "</s>", **named}
+    roles = {r: roles[r] for r in ("pad", "unk", "eos")}
+    languages = [piece for piece in vocabulary if piece.startswith(">>")]
+    return MappedSentencePieceTokenizer(
+        folder / "source.spm",
+        vocabulary,
+        roles,
+        suffix=[roles["eos"]],
+        whole=languages,
+        target_model=folder / "target.spm",
+    )
+
+
+def _numbered(pieces):
+    return {piece: id for id, piece in enumerate(pieces)}
+
+
+def _special_tokens(folder, settings):
+    """Return role -> token, after both files that may name them."""
+    named = {**settings, **_json(folder / "special_tokens_map.json")}
+    found = {}
+    for role in SPECIAL:
+        token = named.get(f"{role}_token")
+        token = token.get("content") if isinstance(token, dict) else token
+        if token:
+            found[role] = token
+    return found
+
+
+def _json(path):
+    if not path.is_file():
+        return {}
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} is no JSON: {error}.") from error
+
+
+def _write(path, values):
+    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", "utf-8")

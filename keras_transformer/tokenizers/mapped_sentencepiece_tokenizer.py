@@ -1,0 +1,176 @@
+"""SentencePiece models whose ids are not the model's own: T5, XLM-R, Marian."""
+
+import re
+
+from keras_transformer.tokenizers.checks import check_integer, id_rows, pad_rows
+from keras_transformer.tokenizers.huggingface_tokenizer import TokenStream
+from keras_transformer.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer
+
+
+class MappedSentencePieceTokenizer:
+    """Cut text with a SentencePiece model, and number the pieces by another table.
+
+    `ids = [*prefix, *map(vocabulary, pieces(text)), *suffix]`
+
+    Args:
+        model: Path or content of the SentencePiece model.
+        vocabulary: Piece -> id.
+        special_tokens: Role (`"pad"`, `"unk"`, `"bos"`, `"eos"`) -> piece.
+        prefix: Pieces before each text.
+        suffix: Pieces after each text.
+        whole: Pieces that stand in a text as they are (`<extra_id_0>`, `>>de<<`).
+        target_model: Model that joins pieces, if it is another (Marian's).
+
+    Attributes:
+        vocabulary_size: Number of ids V; also as `vocab_size`.
+        pad_id: Id of padding; `eos_id`, or 0, if there is no such piece.
+        unk_id: Id of what no piece covers; likewise `bos_id`, `eos_id`.
+
+    Raises:
+        ValueError: A special piece that is not in the vocabulary.
+
+    Example:
+
+    >>> model = SentencePieceTokenizer.train(["가 나 다"], 8, model_type="char")
+    >>> table = {"<unk>": 0, "▁": 1, "나": 2, "</s>": 3}
+    >>> tokenizer = MappedSentencePieceTokenizer(
+    ...     model.serialized, table, {"unk": "<unk>", "eos": "</s>"}, suffix=["</s>"])
+    >>> tokenizer.encode("나")
+    [1, 2, 3]
+    """
+
+    def __init__(
+        self,
+        model,
+        vocabulary: dict,
+        special_tokens: dict,
+        *,
+        prefix=(),
+        suffix=(),
+        whole=(),
+        target_model=None,
+    ):
+        self.source = SentencePieceTokenizer(model)
+        self.target = self.source
+        if target_model is not None:
+            self.target = SentencePieceTokenizer(target_model)
+        self.vocabulary = dict(vocabulary)
+        self.special_tokens = dict(special_tokens)
+        self.prefix, self.suffix, self.whole = list(prefix), list(suffix), list(whole)
+        needed = [
+            *self.special_tokens.values(),
+            *self.prefix,
+            *self.suffix,
+            *self.whole,
+        ]
+        for piece in needed:
+            if piece not in self.vocabulary:
+                raise ValueError(f"The piece {piece!r} is not in the vocabulary.")
+        self._pieces = {id: piece for piece, id in self.vocabulary.items()}
+        self.vocabulary_size = self.vocab_size = max(self._pieces) + 1
+        for role in ("pad", "unk", "bos", "eos"):
+            piece = self.special_tokens.get(role)
+            setattr(self, f"{role}_id", self.vocabulary.get(piece))
+        if self.pad_id is None:
+            self.pad_id = self.eos_id or 0
+        self._hidden = {self.vocabulary[piece] for piece in needed}
+        self._hidden.discard(self.unk_id)
+        patterns = sorted(map(re.escape, self.whole), key=len, reverse=True)
+        self._whole = re.compile(f"({'|'.join(patterns)})") if patterns else None
+
+    def id_to_piece(self, id: int) -> str:
+        """Return the piece of an id."""
+        ((id,),), _ = id_rows([id], self.vocabulary_size)
+        return self._pieces.get(id, "")
+
+    def piece_to_id(self, piece: str) -> int | None:
+        """Return the id of a piece; `unk_id` if there is no such piece."""
+        return self.vocabulary.get(piece, self.unk_id)
+
+    def encode(
+        self,
+        texts,
+        *,
+        out_type: type = int,
+        add_special_tokens: bool = True,
+        max_length: int | None = None,
+    ):
+        """Turn texts into ids.
+
+        Args:
+            texts: A string, or an iterable of strings.
+            out_type: `int` for ids, `str` for pieces.
+            add_special_tokens: Whether `prefix` and `suffix` are added.
+            max_length: Most ids of a text, these included.
+
+        Returns:
+            A list for one string, a list of lists for several.
+
+        Raises:
+            TypeError: An item that is no string.
+            ValueError: An argument out of range.
+        """
+        if out_type not in (int, str):
+            raise ValueError(f"`out_type` must be int or str. Received: {out_type!r}.")
+        first = self.prefix if add_special_tokens else []
+        last = self.suffix if add_special_tokens else []
+        kept = None
+        if max_length is not None:
+            ends = len(first) + len(last)
+            kept = check_integer("max_length", max_length, max(1, ends)) - ends
+        single = isinstance(texts, str)
+        rows = [self._cut(text) for text in ([texts] if single else texts)]
+        rows = [[*first, *row[:kept], *last] for row in rows]
+        if out_type is int:
+            rows = [[self.piece_to_id(piece) for piece in row] for row in rows]
+        return rows[0] if single else rows
+
+    def pieces(self, texts):
+        """Return the pieces of a text, or of each of several."""
+        return self.encode(texts, out_type=str)
+
+    def decode(self, ids, skip_special_tokens: bool = True):
+        """Turn ids into text.
+
+        Args:
+            ids: Ids of one text, or rows of ids: lists or arrays of integers.
+            skip_special_tokens: Whether special pieces are left out.
+
+        Returns:
+            A string, or a list of strings for rows.
+        """
+        rows, several = id_rows(ids, self.vocabulary_size)
+        texts = [self._join(row, skip_special_tokens) for row in rows]
+        return texts if several else texts[0]
+
+    def decode_stream(self) -> TokenStream:
+        """Return a stream that takes one id at a time."""
+        return TokenStream(self)
+
+    def pad(self, sequences, length: int | None = None, side: str = "right"):
+        """Fill lists of ids up with `pad_id` to one length: int32 array (B, T)."""
+        rows, several = id_rows(sequences, self.vocabulary_size)
+        if not several and rows[0]:
+            raise ValueError("`sequences` must be rows of ids. Received one row.")
+        return pad_rows(rows if several else [], self.pad_id, length, side)
+
+    def _cut(self, text):
+        if self._whole is None or not isinstance(text, str):
+            return self.source.pieces([text])[0]
+        pieces = []
+        for index, part in enumerate(self._whole.split(text)):
+            pieces += [part] if index % 2 else self.source.pieces(part)
+        return pieces
+
+    def _join(self, ids, skip):
+        parts, run = [], []
+        for id in ids:
+            piece, own = self._pieces.get(id, ""), self.target.piece_to_id
+            if id in self._hidden or piece in self.whole or not piece:
+                if not (skip and id in self._hidden) and piece:
+                    parts += [self.target.decode(run), piece]
+                    run = []
+                continue
+            run.append(own(piece))
+        parts.append(self.target.decode(run))
+        return " ".join(part for part in parts if part)

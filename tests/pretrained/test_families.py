@@ -1,0 +1,279 @@
+"""P27 to P29 and their whole kind: every family equals transformers, both ways."""
+
+import keras
+import numpy as np
+import pytest
+from tiny_checkpoints import CHECKPOINTS, inputs, make, run
+
+import keras_transformer as kt
+from cases.helpers import PACKAGE_FOLDER, array, arrays, assert_close
+from keras_transformer.pretrained import (
+    family_table,
+    from_pretrained,
+    save_pretrained,
+)
+
+transformers = pytest.importorskip("transformers")
+torch = pytest.importorskip("torch")
+CORE = ("bert-masked", "roberta", "gpt2", "llama-grouped", "t5", "bart", "marian")
+
+
+def load(key, folder, **more):
+    """Return a model of transformers, and ours from its files."""
+    theirs = make(key, **more)
+    theirs.save_pretrained(folder)
+    return theirs, from_pretrained(folder, tokenizer=False)[0]
+
+
+def main(outputs):
+    """Return the logits, or the vectors of the tokens, of either side."""
+    if isinstance(outputs, dict) and "sequence_output" in outputs:
+        return array(outputs["sequence_output"])
+    for name in ("logits", "prediction_logits", "last_hidden_state"):
+        if getattr(outputs, name, None) is not None:
+            return getattr(outputs, name).numpy()
+    return array(outputs)
+
+
+def valid(values, batch):
+    """Leave out what stands at padding, where the two sides need not agree."""
+    return values[batch["padding_mask"]] if "padding_mask" in batch else values
+
+
+@pytest.mark.parametrize("key", CHECKPOINTS)
+def test_outputs_equal_those_of_transformers_and_survive_the_way_back(key, tmp_path):
+    theirs, ours = load(key, tmp_path / "theirs")
+    batch = inputs(key, theirs)
+    expected = main(run(theirs, batch))
+    outputs = ours(batch)
+    if key == "gpt2-bare":
+        expected = expected @ theirs.wte.weight.T.detach().numpy()
+    assert_close(valid(main(outputs), batch), valid(expected, batch), atol=2e-5)
+    if isinstance(outputs, dict) and "pooled_output" in outputs:
+        pooled = run(theirs, batch).pooler_output.numpy()
+        assert_close(outputs["pooled_output"], pooled)
+
+    save_pretrained(ours, None, tmp_path / "ours")
+    config = transformers.AutoConfig.from_pretrained(tmp_path / "ours")
+    again = getattr(transformers, config.architectures[0])
+    again, report = again.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not report["unexpected_keys"] and not report["mismatched_keys"]
+    assert report["missing_keys"] <= {"cls.predictions.bias", "lm_head.bias"}
+    back = main(run(again.eval(), batch))
+    if key != "gpt2-bare":
+        assert_close(valid(back, batch), valid(expected, batch), atol=2e-5)
+    twice, _ = from_pretrained(tmp_path / "ours", tokenizer=False)
+    assert_close(twice.get_weights(), ours.get_weights(), atol=0)
+
+
+@pytest.mark.parametrize("key", CORE)
+def test_every_hidden_state_equals_that_of_transformers(key, tmp_path, monkeypatch):
+    theirs, ours = load(key, tmp_path)
+    batch = inputs(key, theirs)
+    states, call = [], kt.TransformerBlock.call
+
+    def recording(self, *args, **kwargs):
+        outputs = call(self, *args, **kwargs)
+        states.append(array(outputs))
+        return outputs
+
+    monkeypatch.setattr(kt.TransformerBlock, "call", recording)
+    ours(batch)
+    expected = run(theirs, batch, output_hidden_states=True)
+    parts = ("encoder_hidden_states", "decoder_hidden_states")
+    lists = [getattr(expected, name) for name in parts if hasattr(expected, name)]
+    lists = lists or [expected.hidden_states]
+    mask = batch.get("padding_mask", batch.get("encoder_padding_mask"))
+    position = 0
+    for layers in lists:
+        # The last of pre-norm stacks is the final norm's, which the logits show.
+        pre_norm = key in ("gpt2", "llama-grouped", "t5")
+        for state in layers[1 : -1 if pre_norm else None]:
+            found, state = states[position], state.numpy()
+            if found.shape[1] == mask.shape[1]:
+                found, state = found[mask], state[mask]
+            assert_close(found, state, atol=2e-5)
+            position += 1
+        position += pre_norm
+
+
+@pytest.mark.parametrize("key", ["bert", "roberta-masked", "t5", "bart"])
+def test_padding_in_the_middle_counts_as_in_transformers(key, tmp_path):
+    theirs, ours = load(key, tmp_path)
+    batch = inputs(key, theirs)
+    name = "encoder_token_ids" if "encoder_token_ids" in batch else "token_ids"
+    mask = np.ones((2, 7), bool)
+    mask[0, 2], mask[1, :2], mask[1, 4] = False, False, False
+    ids = np.random.default_rng(3).integers(3, 18, (2, 7)).astype("int32")
+    batch[name] = np.where(mask, ids, theirs.config.pad_token_id)
+    batch[name.replace("token_ids", "padding_mask")] = mask
+    expected = main(run(theirs, batch))
+    assert_close(valid(main(ours(batch)), batch), valid(expected, batch), atol=2e-5)
+
+
+def test_segments_equal_those_of_transformers(tmp_path):
+    theirs, ours = load("bert", tmp_path)
+    batch = inputs("bert", theirs)
+    batch["segment_ids"] = np.array([[0, 0, 0, 1, 1, 1, 1]] * 2)
+    expected = main(run(theirs, batch))
+    assert_close(valid(main(ours(batch)), batch), valid(expected, batch), atol=2e-5)
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-3])
+@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
+def test_epsilon_and_activation_come_from_the_config(activation, epsilon, tmp_path):
+    settings = dict(hidden_act=activation, layer_norm_eps=epsilon)
+    theirs = make("bert", **settings)
+    with torch.no_grad():  # so small that epsilon matters
+        for weight in theirs.embeddings.parameters():
+            if weight.ndim == 2:
+                weight.mul_(1e-3)
+    theirs.save_pretrained(tmp_path)
+    ours, _ = from_pretrained(tmp_path, tokenizer=False)
+    batch = inputs("bert", theirs)
+    expected = main(run(theirs, batch))
+    assert_close(valid(main(ours(batch)), batch), valid(expected, batch))
+    norms = [ours.embedding.embedding_norm, ours.encoder.blocks[1].feed_forward_norm]
+    assert [norm.epsilon for norm in norms] == [epsilon] * 2
+
+
+@pytest.mark.parametrize("key", ["gpt2", "llama-grouped", "llama-single"])
+def test_steps_of_a_language_model_give_the_greedy_ids_of_transformers(key, tmp_path):
+    theirs, ours = load(key, tmp_path)
+    prompt = np.random.default_rng(2).integers(3, 18, (2, 4))
+    expected = theirs.generate(
+        torch.tensor(prompt), do_sample=False, max_new_tokens=6, eos_token_id=None
+    )
+    assert greedy(ours, prompt, 6) == expected.numpy()[:, 4:].tolist()
+
+
+@pytest.mark.parametrize("key", ["t5", "bart", "marian", "marian-separate"])
+def test_steps_of_a_translator_give_the_greedy_ids_of_transformers(key, tmp_path):
+    theirs, ours = load(key, tmp_path)
+    batch = inputs(key, theirs)
+    source, mask = batch["encoder_token_ids"], batch["encoder_padding_mask"]
+    theirs.generation_config.forced_eos_token_id = None
+    expected = theirs.generate(
+        torch.tensor(source.astype("int64")),
+        attention_mask=torch.tensor(mask),
+        do_sample=False,
+        num_beams=1,
+        max_new_tokens=6,
+        eos_token_id=None,
+    )
+    state = ours.start({"token_ids": source, "padding_mask": mask}, 8)
+    tokens, found = np.full(2, ours.start_id, "int32"), []
+    for _ in range(6):
+        logits, state = ours.step(keras.ops.convert_to_tensor(tokens), state)
+        tokens = array(logits).argmax(-1).astype("int32")
+        found.append(tokens)
+    assert np.stack(found, 1).tolist() == expected.numpy()[:, 1:].tolist()
+
+
+def greedy(model, prompt, count):
+    prompt = prompt.astype("int32")
+    state = model.start({"token_ids": prompt[:, :-1]}, prompt.shape[1] + count)
+    tokens, found = prompt[:, -1], []
+    for _ in range(count):
+        logits, state = model.step(keras.ops.convert_to_tensor(tokens), state)
+        tokens = array(logits).argmax(-1).astype("int32")
+        found.append(tokens.tolist())
+    return np.transpose(found).tolist()
+
+
+def test_a_free_head_of_t5_is_read_and_written(tmp_path):
+    theirs = make("t5-1.1")
+    theirs.lm_head.weight = torch.nn.Parameter(torch.randn(23, 8))
+    theirs.config.tie_word_embeddings = False
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours, _ = from_pretrained(tmp_path / "theirs", tokenizer=False)
+    assert not ours.tie_head and ours.head_scale is None
+    batch = inputs("t5", theirs)
+    expected = main(run(theirs, batch))
+    assert_close(ours(batch), expected, atol=2e-5)
+    save_pretrained(ours, None, tmp_path / "ours")
+    again = transformers.T5ForConditionalGeneration.from_pretrained(tmp_path / "ours")
+    assert_close(main(run(again.eval(), batch)), expected, atol=2e-5)
+
+
+def test_no_matrix_of_gpt2_is_turned_and_query_key_value_keep_their_places(tmp_path):
+    theirs = make("gpt2")
+    attention = theirs.transformer.h[0].attn
+    with torch.no_grad():
+        attention.c_attn.bias.copy_(torch.tensor([1.0, 2.0, 3.0]).repeat_interleave(8))
+        attention.c_proj.weight.zero_()
+        attention.c_proj.weight[1, 5] = 1.0  # feature 1 -> 5
+    theirs.save_pretrained(tmp_path)
+    ours, _ = from_pretrained(tmp_path, tokenizer=False)
+    layer = ours.decoder.blocks[0].self_attention
+    for value, name in enumerate(("query", "key", "value"), 1):
+        assert (array(getattr(layer, name).bias) == value).all()
+    kernel = array(layer.attention_output.kernel).reshape(8, 8)
+    assert kernel[1, 5] == 1.0 and kernel.sum() == 1.0
+    weight = attention.c_attn.weight.detach().numpy()
+    for index, name in enumerate(("query", "key", "value")):
+        part = weight[:, 8 * index : 8 * index + 8].reshape(8, 2, 4)
+        assert_close(getattr(layer, name).kernel, part, atol=0)
+
+
+def test_t5_scales_no_scores_and_has_one_bias_table_a_stack(tmp_path):
+    _, ours = load("t5", tmp_path)
+    tables = [w.path for w in ours.weights if "relative_attention_bias" in w.path]
+    assert len(tables) == 2
+    for stack in (ours.encoder, ours.decoder):
+        assert stack.attention_scale == 1.0
+        assert stack.position_bias.bidirectional == (stack is ours.encoder)
+    assert ours.head_scale == pytest.approx(8**-0.5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_files_are_read_and_written(dtype, tmp_path):
+    theirs = make("llama").to(getattr(torch, dtype))
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours, _ = from_pretrained(tmp_path / "theirs", tokenizer=False)
+    table = theirs.model.embed_tokens.weight.float().detach().numpy()
+    assert_close(ours.embedding.token_embedding.embeddings, table, atol=0)
+    half, _ = from_pretrained(tmp_path / "theirs", tokenizer=False, dtype=dtype)
+    kinds = {keras.backend.standardize_dtype(w.dtype) for w in half.weights}
+    assert kinds == {dtype}
+    save_pretrained(half, None, tmp_path / "ours")
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours")
+    assert again.dtype == getattr(torch, dtype)
+    for name, weight in theirs.state_dict().items():
+        assert torch.equal(again.state_dict()[name], weight)
+
+
+def test_sharded_files_are_read(tmp_path):
+    theirs = make("bart")
+    theirs.save_pretrained(tmp_path / "sharded", max_shard_size="2KB")
+    theirs.save_pretrained(tmp_path / "single")
+    assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 1
+    sharded, _ = from_pretrained(tmp_path / "sharded", tokenizer=False)
+    single, _ = from_pretrained(tmp_path / "single", tokenizer=False)
+    assert_close(sharded.get_weights(), single.get_weights(), atol=0)
+
+
+def test_a_loaded_encoder_is_trained_saved_and_quantized(tmp_path):
+    _, ours = load("bert", tmp_path)
+    ours.encoder.blocks[0].self_attention.query.enable_lora(2)
+    ids = keras.Input((None,), dtype="int32", name="ids")
+    outputs = keras.layers.Dense(1, name="probability")(ours(ids)["pooled_output"])
+    model = keras.Model(ids, outputs)
+    model.compile(keras.optimizers.Adam(0.01), "mse")
+    batch = np.random.default_rng(0).integers(3, 18, (4, 6))
+    losses = [float(model.train_on_batch(batch, np.ones((4, 1)))) for _ in range(6)]
+    assert losses[-1] < losses[0]
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert_close(loaded(batch), model(batch))
+    loaded.quantize("int8")
+    assert np.isfinite(arrays(loaded(batch))[0]).all()
+
+
+def test_the_table_of_families_names_them_all():
+    table = family_table()
+    assert table.count("\n") == 1 + 9
+    for readme in ("README.md", "README.ko.md"):
+        assert table in (PACKAGE_FOLDER / readme).read_text("utf-8")
+    for _, (class_name, *_) in CHECKPOINTS.items():
+        assert class_name in table
