@@ -34,6 +34,7 @@ from keras_transformer.layers import (
     SequencePooling,  # 12
 )
 from keras_transformer.models import (
+    RecurrentSeq2Seq,  # 1
     build_sentence_embedding_classifier,  # 2
     build_text_classifier,  # 12
 )
@@ -52,6 +53,7 @@ __all__ = [
     "LuongAttention",
     "MultiHeadAttention",
     "PositionalEmbedding",
+    "RecurrentSeq2Seq",
     "RelativePositionBias",
     "RotaryEmbedding",
     "SelfAttentiveEmbedding",
