@@ -35,6 +35,7 @@ from keras_transformer.layers import (
     SequencePooling,  # 12
 )
 from keras_transformer.models import (
+    RecurrentSeq2Seq,  # 1
     build_sentence_embedding_classifier,  # 2
     Seq2SeqTransformer,  # 9
     build_text_classifier,  # 12
@@ -61,6 +62,7 @@ __all__ = [
     "MaskedLanguageModel",
     "MultiHeadAttention",
     "PositionalEmbedding",
+    "RecurrentSeq2Seq",
     "RelativePositionBias",
     "RotaryEmbedding",
     "SelfAttentiveEmbedding",

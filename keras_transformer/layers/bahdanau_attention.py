@@ -33,6 +33,8 @@ class BahdanauAttention(SingleHeadAttention):
         value_mask: (B, S), `True` for tokens.
         key_mask: (B, S), combined with `value_mask`.
         attention_mask: (B, T, S).
+        projected_key: (B, S, U), in place of `key`: what `project_keys` made of
+            the keys, once for many calls.
         return_attention_scores: Whether to return the weights (alignments) too.
         training: Whether dropout is applied.
 
@@ -78,4 +80,12 @@ class BahdanauAttention(SingleHeadAttention):
 
     def scores(self, query, key):
         """Return the scores (B, T, S) of queries (B, T, Eq) and keys (B, S, Ek)."""
-        return additive_scores(self.query(query), self.key(key), self.score_weight)
+        return self.projected_scores(query, self.project_keys(key))
+
+    def project_keys(self, key):
+        """Return what the scores need of keys (B, S, Ek): W_k k, (B, S, U)."""
+        return self.key(key)
+
+    def projected_scores(self, query, projected_key):
+        """Return the scores (B, T, S) of queries and projected keys."""
+        return additive_scores(self.query(query), projected_key, self.score_weight)

@@ -1,8 +1,11 @@
 """The multiplicative attention of 2015, in its three forms."""
 
+from keras import ops
+
 from keras_transformer.layers.base import check_choice, check_size
 from keras_transformer.layers.single_head_attention import SingleHeadAttention
 from keras_transformer.ops.attention import (
+    additive_scores,
     concat_scores,
     dot_product_scores,
     general_scores,
@@ -38,6 +41,8 @@ class LuongAttention(SingleHeadAttention):
         value_mask: (B, S), `True` for tokens.
         key_mask: (B, S), combined with `value_mask`.
         attention_mask: (B, T, S).
+        projected_key: (B, S, Eq or U), in place of `key`: what `project_keys` made
+            of the keys, once for many calls.
         return_attention_scores: Whether to return the weights (alignments) too.
         training: Whether dropout is applied.
 
@@ -100,4 +105,25 @@ class LuongAttention(SingleHeadAttention):
             return general_scores(query, key, self.kernel)
         if self.score == "concat":
             return concat_scores(query, key, self.kernel, self.score_weight)
-        return dot_product_scores(query[:, :, None], key[:, :, None], scale=1.0)[:, 0]
+        return self.projected_scores(query, key)
+
+    def project_keys(self, key):
+        """Return what the scores need of keys (B, S, Ek).
+
+        `dot: k`, `general: W k`, `concat: W_k k`
+        """
+        if self.score == "general":
+            return ops.einsum("bsf,ef->bse", key, ops.cast(self.kernel, key.dtype))
+        if self.score == "concat":
+            kernel = ops.cast(self.kernel, key.dtype)[-key.shape[-1] :]
+            return ops.einsum("bse,eu->bsu", key, kernel)
+        return key
+
+    def projected_scores(self, query, projected_key):
+        """Return the scores (B, T, S) of queries and projected keys."""
+        if self.score == "concat":
+            kernel = ops.cast(self.kernel, query.dtype)[: query.shape[-1]]
+            query = ops.einsum("bte,eu->btu", query, kernel)
+            return additive_scores(query, projected_key, self.score_weight)
+        query, key = query[:, :, None], projected_key[:, :, None]
+        return dot_product_scores(query, key, scale=1.0)[:, 0]

@@ -10,6 +10,9 @@ from keras_transformer.ops.attention import attend
 class SingleHeadAttention(BaseLayer):
     """Base of attentions with one head: subclasses say how to score.
 
+    A subclass has `scores(query, key)`, and the same in two parts: what depends on
+    the keys alone, `project_keys(key)`, and the rest, `projected_scores`.
+
     `weights = softmax(scores(query, key))`, `context = weights @ value`
 
     Args:
@@ -38,10 +41,14 @@ class SingleHeadAttention(BaseLayer):
         value_mask=None,
         key_mask=None,
         attention_mask=None,
+        projected_key=None,
         return_attention_scores=False,
         training=None,
         mask=None,  # `query_mask`, under the name from which Keras hands it on
     ):
+        score = self.scores
+        if projected_key is not None:
+            key, score = projected_key, self.projected_scores
         check_key_length(value, key)
         mask = masks.combine_masks(
             masks.key_padding(value, value_mask=value_mask, key_mask=key_mask),
@@ -51,7 +58,7 @@ class SingleHeadAttention(BaseLayer):
             query,
             value if key is None else key,
             value,
-            score=self.scores,
+            score=score,
             mask=None if mask is None else mask[:, 0],  # one head: (B, T, S)
             dropout=self.attention_dropout if training and self.dropout else None,
             return_weights=return_attention_scores,

@@ -2,6 +2,7 @@
 
 from keras_transformer.models.language_model import LanguageModel
 from keras_transformer.models.masked_language_model import MaskedLanguageModel
+from keras_transformer.models.recurrent_seq2seq import RecurrentSeq2Seq
 from keras_transformer.models.sentence_embedding_classifier import (
     build_sentence_embedding_classifier,
 )
@@ -14,6 +15,7 @@ __all__ = [
     "MaskedLanguageModel",
     "Seq2SeqTransformer",
     "TextEncoder",
+    "RecurrentSeq2Seq",
     "build_sentence_embedding_classifier",
     "build_text_classifier",
 ]

@@ -1,6 +1,7 @@
 """Attention: scores, and the one place where scores become weights."""
 
 import math
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 import keras
@@ -20,6 +21,16 @@ _HIDDEN_FLOAT16 = -3e4
 def is_recording() -> bool:
     """Return whether attention weights are being recorded in this context."""
     return recorder.get() is not None
+
+
+@contextmanager
+def unrecorded():
+    """Record nothing inside: for the steps of what is then recorded as a whole."""
+    token = recorder.set(None)
+    try:
+        yield
+    finally:
+        recorder.reset(token)
 
 
 def dot_product_scores(query, key, scale: float | None = None):

@@ -46,6 +46,43 @@ def write_slice(buffer, update, start, axis: int):
     return ops.slice_update(buffer, starts, update)
 
 
+def scan_states(function, state, inputs):
+    """Run `state = function(state, inputs[:, t])` over time, and keep every state.
+
+    Args:
+        function: Function of a state and of one step's inputs (B, ...); returns a
+            state of the same structure, shapes and dtypes.
+        state: The first state, nested dicts and lists of tensors (B, ...).
+        inputs: (B, T, ...).
+
+    Returns:
+        The states after each step, the same structure of tensors (B, T, ...).
+    """
+    inputs = ops.swapaxes(inputs, 0, 1)
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        # Keras's own scan sets no limit to its loop; XLA needs one for gradients.
+        states = tf.scan(function, inputs, state)
+    else:
+
+        def step(state, inputs):
+            state = function(state, inputs)
+            return state, state
+
+        _, states = ops.scan(step, state, inputs)
+    return keras.tree.map_structure(lambda x: ops.swapaxes(x, 0, 1), states)
+
+
+def recurrent_kernel() -> bool | str:
+    """Return the `use_cudnn` of recurrent layers.
+
+    On TensorFlow, cuDNN refuses padding on the left and empty rows, and cannot be
+    compiled by XLA as a decoding loop is.
+    """
+    return False if keras.backend.backend() == "tensorflow" else "auto"
+
+
 def has_accelerator() -> bool:
     """Return whether the backend computes on a GPU or a TPU."""
     if keras.backend.backend() == "torch":

@@ -59,6 +59,23 @@ def sliding_window_mask(query_length, window, key_length=None, *, causal=False):
     )
 
 
+def tokens_first(ids, mask):
+    """Move the padding of each row behind its tokens.
+
+    Args:
+        ids: (B, T).
+        mask: (B, T), `True` for tokens.
+
+    Returns:
+        The ids (B, T) in the new order, and the places (B, T) where the tokens are
+        now; padding has the place of the token before it.
+    """
+    index = ops.arange(ops.shape(ids)[1], dtype="int32")
+    order = ops.argsort(ops.where(mask, index, index + ops.shape(ids)[1]), axis=1)
+    places = ops.maximum(ops.cumsum(ops.cast(mask, "int32"), axis=1) - 1, 0)
+    return ops.take_along_axis(ids, order, axis=1), places
+
+
 def combine_masks(*masks):
     """Return the conjunction of the masks that are not `None` (`None` if none)."""
     combined = None
