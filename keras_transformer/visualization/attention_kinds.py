@@ -64,20 +64,22 @@ def layers_of(record, layers=None, kind: str | None = None) -> list[np.ndarray]:
         kind: One of `KINDS`; None where the record holds only one.
     """
     if isinstance(record, list | tuple):
+        if not record:
+            raise ValueError("`record` holds nothing: an empty list of arrays.")
         return [_with_heads(np.asarray(weights)) for weights in record]
     record = check_record(record)
     kinds = {path: attention_kind(path, record[path][0], record) for path in record}
     if layers is None:
-        if kind is not None and kind not in kinds.values():
-            found = ", ".join(map(repr, dict.fromkeys(kinds.values())))
+        found = dict.fromkeys(kinds.values())
+        named = ", ".join(map(repr, found))
+        if kind is None and len(found) > 1:
             raise ValueError(
-                f"`kind` must be one that is recorded: {found}. Received: {kind!r}."
+                f"Several kinds of attention are recorded: {named}. Give `kind`, or "
+                "`layers`, a list of paths."
             )
-        if kind is None and len(set(kinds.values())) > 1:
-            found = ", ".join(map(repr, dict.fromkeys(kinds.values())))
+        if kind is not None and kind not in found:
             raise ValueError(
-                f"Several kinds of attention are recorded: {found}. Give "
-                "`kind`, or `layers`, a list of paths."
+                f"`kind` must be one that is recorded: {named}. Received: {kind!r}."
             )
         layers = [path for path in kinds if kind in (None, kinds[path])]
     chosen = []
