@@ -60,12 +60,12 @@ def attention_table(
 
 def arrange(weights, query_tokens, key_tokens, head, batch, hide):
     """Return weights (N, T, S) without padding, and their two lists of tokens."""
-    heads = _select(_as_numpy(weights), head, batch)  # (N, T, S)
-    queries = _tokens(query_tokens, "query_tokens", "query", heads.shape[1])
+    heads = select_heads(as_numpy(weights), head, batch)  # (N, T, S)
+    queries = check_tokens(query_tokens, "query_tokens", "query", heads.shape[1])
     if query_tokens is None and key_tokens is None:
         raise ValueError("Give `key_tokens` where `query_tokens` is None.")
     keys = query_tokens if key_tokens is None else key_tokens
-    keys = _tokens(keys, "key_tokens", "key", heads.shape[2])
+    keys = check_tokens(keys, "key_tokens", "key", heads.shape[2])
     hidden = [hide] if isinstance(hide, str) else list(hide or ())
     rows = [row for row, token in enumerate(queries) if token not in hidden]
     columns = [column for column, token in enumerate(keys) if token not in hidden]
@@ -78,7 +78,8 @@ def arrange(weights, query_tokens, key_tokens, head, batch, hide):
     return heads, [queries[row] for row in rows], [keys[column] for column in columns]
 
 
-def _as_numpy(weights):
+def as_numpy(weights):
+    """Return one array of weights as float32 or float64, with 2 to 4 axes."""
     if not isinstance(weights, np.ndarray | list | tuple):
         from keras import ops
 
@@ -101,7 +102,7 @@ def _as_numpy(weights):
     return weights
 
 
-def _select(weights, head, batch):
+def select_heads(weights, head, batch):
     """Return (N, T, S) of one example: all heads, or one, or their mean."""
     if weights.ndim == 2:
         weights = weights[None]
@@ -144,7 +145,8 @@ def _take(weights, name, index):
     return weights[number : number + 1]
 
 
-def _tokens(tokens, name, axis, length):
+def check_tokens(tokens, name, axis, length):
+    """Return the tokens of an axis as a list no longer than it; None: views."""
     if tokens is None:
         return [f"view {number}" for number in range(1, length + 1)]
     if isinstance(tokens, str | bytes):

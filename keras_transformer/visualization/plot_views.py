@@ -10,10 +10,8 @@ from keras_transformer.visualization.figures import (
     save,
     token_text,
 )
-from keras_transformer.visualization.plot_attention import (
-    add_color_bar,
-    color_limit,
-)
+from keras_transformer.visualization.heat_maps import add_color_bar
+from keras_transformer.visualization.plot_attention import color_limit
 
 # Lengths in inches, letters in points.
 SIZE, LINE, CHIP, PADDING, GAP, MARGIN, WIDEST = 12, 0.36, 0.29, 0.06, 0.05, 0.15, 10.0

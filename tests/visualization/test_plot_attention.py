@@ -142,6 +142,28 @@ def test_sixty_tokens_are_all_written_and_the_figure_grows():
     assert written(axes.xaxis) == (LONG * 2)[::2]
 
 
+def test_every_token_of_a_long_text_is_written_if_asked():
+    many = LONG * 2
+    figure = plot_attention(weights(120, 120), many, every_token=True)
+    (axes,) = panels(figure)
+    assert written(axes.xaxis) == written(axes.yaxis) == many
+    figure._repr_png_()
+    boxes = [label.get_window_extent() for label in axes.get_yticklabels()]
+    for upper, lower in zip(boxes, boxes[1:], strict=False):
+        assert upper.y0 >= lower.y1 - 1
+
+
+def test_the_greatest_weight_of_each_row_is_framed_if_asked():
+    w = weights(1, 2, 4, 6)
+    w[0, 0, 3] = 0.0  # a query that sees nothing
+    figure = plot_attention(w, TOKENS[:4], TOKENS, mark_greatest=True)
+    for values_, axes, rows in zip(w[0], panels(figure), (3, 4), strict=True):
+        frames = [patch.get_xy() for patch in axes.patches]
+        corners = [(values_[row].argmax() - 0.5, row - 0.5) for row in range(rows)]
+        assert frames == corners
+    assert not panels(plot_attention(w, TOKENS[:4], TOKENS))[0].patches
+
+
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_files_are_written(tmp_path, suffix):
     file = tmp_path / f"그림.{suffix}"

@@ -1,0 +1,105 @@
+"""What a recorded layer does: self-attention or cross-attention, and of what."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+KINDS = ("encoder", "decoder", "cross", "single")
+
+
+def attention_kind(path: str, weights, paths) -> str:
+    """Return the kind of a recorded layer: one of `KINDS`.
+
+    "single" has one head: (B, T, S). "cross" looks at another sequence: its name or
+    its lengths say so. "decoder" looks at its own sequence and is causal, or stands
+    beside cross-attention or in a decoder. "encoder" looks at its own sequence.
+
+    Args:
+        path: The layer's path in the record.
+        weights: One of its recorded arrays.
+        paths: All paths of the record.
+    """
+    if weights.ndim == 3:
+        return "single"
+    *around, name = path.split("/")
+    if "cross" in name or weights.shape[-1] != weights.shape[-2]:
+        return "cross"
+    block = "/".join(around) + "/"
+    beside = any(p.startswith(block) and "cross" in p[len(block) :] for p in paths)
+    if beside or any("decoder" in part for part in around):
+        return "decoder"
+    if any("encoder" in part for part in around):
+        return "encoder"
+    above = np.triu_indices(weights.shape[-1], 1)
+    causal = weights.shape[-1] > 1 and not weights[..., above[0], above[1]].any()
+    return "decoder" if causal else "encoder"
+
+
+def check_record(record) -> Mapping:
+    """Return the record if it is one and holds something, or say what is wrong."""
+    if not isinstance(record, Mapping):
+        raise TypeError(
+            "`record` must be what `record_attention` gives, or a dict of layer path "
+            f"to a list of arrays. Received: {type(record).__name__}."
+        )
+    failure = getattr(record, "failure", None)
+    if failure is not None:
+        raise ValueError(
+            f"`record` holds nothing, since the recorded call failed with {failure}"
+        )
+    if not record:
+        raise ValueError(
+            "`record` holds nothing. Call the model inside the `with` block of "
+            "`record_attention`."
+        )
+    return record
+
+
+def layers_of(record, layers=None, kind: str | None = None) -> list[np.ndarray]:
+    """Return one array (B, N, T, S) for each layer, in the order of their calls.
+
+    Args:
+        record: What `record_attention` gives, or a list of arrays, taken as it is.
+        layers: Paths of the record; by default all of `kind`.
+        kind: One of `KINDS`; None where the record holds only one.
+    """
+    if isinstance(record, list | tuple):
+        if not record:
+            raise ValueError("`record` holds nothing: an empty list of arrays.")
+        return [_with_heads(np.asarray(weights)) for weights in record]
+    record = check_record(record)
+    kinds = {path: attention_kind(path, record[path][0], record) for path in record}
+    if layers is None:
+        found = dict.fromkeys(kinds.values())
+        named = ", ".join(map(repr, found))
+        if kind is None and len(found) > 1:
+            raise ValueError(
+                f"Several kinds of attention are recorded: {named}. Give `kind`, or "
+                "`layers`, a list of paths."
+            )
+        if kind is not None and kind not in found:
+            raise ValueError(
+                f"`kind` must be one that is recorded: {named}. Received: {kind!r}."
+            )
+        layers = [path for path in kinds if kind in (None, kinds[path])]
+    chosen = []
+    for path in [layers] if isinstance(layers, str) else layers:
+        calls = record[path]
+        if len(calls) != 1:
+            raise ValueError(
+                f"Layer {path!r} was called {len(calls)} times. Record one call of the "
+                "model, or give a list of arrays in the order of the calls."
+            )
+        chosen.append(_with_heads(calls[0]))
+    return chosen
+
+
+def _with_heads(weights):
+    if weights.ndim == 3:
+        weights = weights[:, None]
+    if weights.ndim != 4:
+        raise ValueError(
+            "Weights must be of shape (B, N, T, S) or (B, T, S). Received shape "
+            f"{weights.shape}."
+        )
+    return weights
