@@ -13,6 +13,7 @@ from keras_transformer.visualization.figures import (
 
 LABEL, TITLE, LEGEND = 10, 12, 9
 SCALES = ("linear", "log")
+MOST_TICKS = 12
 
 
 def plot_lines(
@@ -76,11 +77,16 @@ def plot_lines(
     x_label = str(table.index.name or "") if x_label is None else x_label
     fonts = Fonts([*table.columns, x_label, y_label, title or ""])
     figure = new_figure(*size, dpi)
-    figure.set_layout_engine("constrained")
+    figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.08)
     axes = figure.add_subplot(xscale=x_scale, yscale=y_scale)
     marker = "o" if len(table) <= 30 else None
     for name in table.columns:
         axes.plot(table.index, table[name], marker=marker, markersize=3.5)
+    if x_scale == "linear" and table.index.dtype.kind in "iu":
+        axes.xaxis.get_major_locator().set_params(integer=True)  # no epoch 1.5
+    elif x_scale == "log" and len(table) <= MOST_TICKS:
+        axes.set_xticks(table.index, labels=[f"{x:g}" for x in table.index])
+        axes.minorticks_off()
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     for write, text, letters in (

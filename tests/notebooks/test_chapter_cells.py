@@ -6,9 +6,7 @@ data sets, and skipped without one. Cells of our own are held to the same.
 
 import importlib.util
 import json
-import os
 import shutil
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -16,7 +14,6 @@ import pytest
 
 import keras_transformer  # noqa: F401  (what the saved models are made of)
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 CHECKPOINT = {"chapter": "text_classifier-transformer.keras", "own": "own.keras"}
 EPOCHS = {"chapter": 10, "own": 4}
 
@@ -109,33 +106,14 @@ def cells(kind, request):
 
 
 @pytest.fixture(scope="module")
-def notebook(cells, tmp_path_factory):
-    """The executed notebook, whose `.folder` is the copy of notebooks/ it ran in."""
-    nbclient = pytest.importorskip("nbclient")
+def notebook(cells, execute, tmp_path_factory):
+    """The executed notebook, and the copy of notebooks/ that it ran in."""
     nbformat = pytest.importorskip("nbformat")
-    pytest.importorskip("ipykernel")
     folder = tmp_path_factory.mktemp("reader") / "notebooks"
-    unwanted = shutil.ignore_patterns("*.ipynb", "*.keras", ".*", "__pycache__")
-    shutil.copytree(REPOSITORY / "notebooks", folder, ignore=unwanted)
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(c) for c in [IMPORTS, *cells, FINDINGS]]
     )
-    path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
-    environment = {
-        **os.environ,
-        "IPYTHONDIR": str(folder.parent / "ipython"),
-        "KERAS_BACKEND": keras.backend.backend(),
-        "KERAS_TRANSFORMER_SMALL": "1",
-        "PYTHONPATH": path.rstrip(os.pathsep),
-    }
-    environment.pop("KERAS_TRANSFORMER_REVIEWS", None)
-    client = nbclient.NotebookClient(
-        notebook,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(folder)}},
-        timeout=600,
-    )
-    client.execute(env=environment)  # raises where a cell does
+    execute(notebook, folder)
     return notebook, folder
 
 

@@ -45,6 +45,22 @@ def test_dots_mark_few_values_only():
     assert many.axes[0].lines[0].get_marker() == "None"
 
 
+def test_an_index_of_integers_has_no_ticks_between():
+    short = pd.DataFrame({"a": [1.0, 2.0]}, index=[1, 2])
+    ticks = plot_lines(short).axes[0].get_xticks()
+    assert (ticks == ticks.astype(int)).all()
+    halves = plot_lines(short.set_axis([1.0, 2.0])).axes[0].get_xticks()
+    assert (halves != halves.astype(int)).any()
+
+
+def test_a_log_axis_is_labelled_with_the_values():
+    powers = {2**power: float(power) for power in range(5)}
+    (axes,) = plot_lines({"a": powers}, x_scale="log").axes
+    written = [label.get_text() for label in axes.get_xticklabels()]
+    assert written == ["1", "2", "4", "8", "16"]
+    assert not axes.xaxis.get_minorticklocs().size
+
+
 @pytest.mark.parametrize("dpi", [80, 150])
 def test_nothing_is_cut_off(dpi):
     figure = plot_lines(TABLE, title="긴 제목은 나뉜다 " * 8, y_label="값", dpi=dpi)
