@@ -46,7 +46,7 @@ from keras_transformer.visualization import record_attention
 
 # beyond the chapter
 from keras_transformer.generation import beam_search, generate, stream
-from keras_transformer.tasks import TextClassifier, Translator
+from keras_transformer.tasks import TextClassifier, TextGenerator, Translator
 # isort: on
 
 __version__ = "0.1.0"
@@ -68,6 +68,7 @@ __all__ = [
     "SinusoidalEncoding",
     "TextClassifier",
     "TextEncoder",
+    "TextGenerator",
     "TokenHead",
     "TransformerBlock",
     "TransformerDecoder",
