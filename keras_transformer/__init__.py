@@ -49,6 +49,7 @@ from keras_transformer.visualization import record_attention
 from keras_transformer.generation import beam_search, generate, stream
 from keras_transformer.pretrained import from_pretrained, save_pretrained
 from keras_transformer.tasks import TextClassifier, Translator
+from keras_transformer.tasks import TextClassifier, TextGenerator, Translator
 # isort: on
 
 __version__ = "0.1.0"
@@ -71,6 +72,7 @@ __all__ = [
     "SinusoidalEncoding",
     "TextClassifier",
     "TextEncoder",
+    "TextGenerator",
     "TokenHead",
     "TransformerBlock",
     "TransformerDecoder",

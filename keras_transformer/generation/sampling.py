@@ -1,5 +1,6 @@
 """How one token is chosen for each row: the most likely one, or a drawn one."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,8 +25,9 @@ class Sampling(Limits):
             last); `None` or 0 for all. 1 is greedy.
         top_p: Sample from the fewest tokens whose probabilities sum to `top_p`.
         seed: Makes the sampling reproducible, on every backend alike. A row draws
-            the same whatever the number of rows and `max_new_tokens`. Global seeds
-            are neither used nor changed.
+            the same whatever the number of rows and `max_new_tokens`. Several
+            seeds, one a row: each row draws as it would alone with its own. Global
+            seeds are neither used nor changed.
 
     Raises:
         ValueError: A setting out of range.
@@ -34,15 +36,18 @@ class Sampling(Limits):
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
-    seed: int | None = None
+    seed: int | Sequence[int] | None = None
 
     def __post_init__(self):
         super().__post_init__()
         check_number("temperature", self.temperature, at_least=0, optional=True)
         check_number("top_p", self.top_p, above=0, at_most=1, optional=True)
-        for name in ("top_k", "seed"):
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name), 0)
+        if self.top_k is not None:
+            check_count("top_k", self.top_k, 0)
+        several = isinstance(self.seed, (list, tuple))
+        for seed in self.seed if several else [self.seed]:
+            if several or seed is not None:
+                check_count("seed", seed, 0)
 
     @property
     def sampled(self) -> bool:
@@ -71,7 +76,15 @@ class Sampling(Limits):
 
     def uniforms(self, rows: int, length: int) -> np.ndarray:
         """Return numbers in [0, 1), one for each row and token."""
-        streams = np.random.SeedSequence(self.seed).spawn(rows)
+        if isinstance(self.seed, (list, tuple)):
+            if len(self.seed) != rows:
+                raise ValueError(
+                    f"`seed` must be one for all rows, or one for each of the {rows}. "
+                    f"Received: {len(self.seed)} seeds."
+                )
+            streams = [np.random.SeedSequence(own).spawn(1)[0] for own in self.seed]
+        else:
+            streams = np.random.SeedSequence(self.seed).spawn(rows)
         return np.stack(
             [np.random.default_rng(own).random(length, "float32") for own in streams]
         )

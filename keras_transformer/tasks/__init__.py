@@ -3,6 +3,16 @@
 from keras_transformer.tasks.alignment import Alignment, Translation
 from keras_transformer.tasks.explanation import Explanation
 from keras_transformer.tasks.text_classifier import TextClassifier
+from keras_transformer.tasks.text_generator import TextGenerator
 from keras_transformer.tasks.translator import Translator
+from keras_transformer.tasks.write_samples import WriteSamples
 
-__all__ = ["Alignment", "Explanation", "TextClassifier", "Translation", "Translator"]
+__all__ = [
+    "Alignment",
+    "Explanation",
+    "TextClassifier",
+    "TextGenerator",
+    "Translation",
+    "Translator",
+    "WriteSamples",
+]

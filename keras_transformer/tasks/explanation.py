@@ -1,4 +1,4 @@
-"""Why a classifier said what it said: its attention, as a table and a picture."""
+"""Why a model said what it said: its attention, as a table and a picture."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ from keras_transformer.visualization import (
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a classifier thought of one text, and where it looked.
+    """What a model thought of one text, and where it looked.
 
     Attributes:
         text: The text.
         tokens: Its pieces, as the model saw them.
-        label: The predicted label.
+        label: The predicted label; of a text generator, the likeliest next piece.
         probabilities: Label -> probability.
         attention: The `AttentionRecord` of the model's call.
     """

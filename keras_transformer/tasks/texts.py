@@ -1,6 +1,6 @@
 """Check texts and labels before anything is made of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,8 @@ def check_texts(texts: Sequence[str], labels: Sequence | None = None):
     """
     if isinstance(texts, str):
         raise TypeError("`texts` must be several texts. Put a single one into a list.")
+    if not isinstance(texts, Iterable):
+        raise TypeError(f"`texts` must be a list of strings. Received: {texts!r}.")
     texts = list(texts)
     for index, text in enumerate(texts):
         if not isinstance(text, str):
@@ -100,3 +102,28 @@ def hold_back_pairs(pairs, validation_data, seed):
     return tuple(
         ([sources[i] for i in rows], [targets[i] for i in rows]) for rows in parts
     )
+
+
+def hold_back_texts(texts, validation_data, seed):
+    """Return training and validation texts; those without a character are left out.
+
+    Raises:
+        TypeError: A text that is no string, with its index.
+        ValueError: No text is left.
+    """
+    texts = _filled("texts", texts)
+    if validation_data is not None:
+        return texts, _filled("validation_data", validation_data)
+    parts = split(texts, None, (0.95, 0.05), seed=seed)
+    return tuple([texts[i] for i in rows] for rows in parts)
+
+
+def _filled(name, texts):
+    texts, _ = check_texts(texts)
+    filled = [text for text in texts if text.strip()]
+    if not filled:
+        raise ValueError(
+            f"`{name}` must have at least one text that is not empty. Received: "
+            f"{len(texts)} texts."
+        )
+    return filled

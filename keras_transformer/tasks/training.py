@@ -7,7 +7,33 @@ from pathlib import Path
 
 import keras
 
-from keras_transformer.training import KeepLast, average_checkpoints
+from keras_transformer.training import (
+    InverseSquareRoot,
+    KeepLast,
+    Perplexity,
+    TokenCrossentropy,
+    average_checkpoints,
+)
+
+
+def compile_for_tokens(model, learning_rate, warmup_steps, label_smoothing):
+    """Compile a model that predicts tokens; see `Translator.fit`.
+
+    Args:
+        model: The model, whose outputs are logits (B, T, V).
+        learning_rate: See `Translator.fit`.
+        warmup_steps: See `Translator.fit`.
+        label_smoothing: See `Translator.fit`.
+    """
+    rate = InverseSquareRoot(learning_rate, warmup_steps)
+    model.compile(
+        keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9),
+        loss=TokenCrossentropy(label_smoothing),
+        weighted_metrics=[
+            Perplexity(),
+            keras.metrics.SparseCategoricalAccuracy("accuracy"),
+        ],
+    )
 
 
 def fit_model(

@@ -8,7 +8,7 @@ from keras_transformer.models import Seq2SeqTransformer
 
 @dataclass(frozen=True)
 class Recipe:
-    """How `from_pairs` builds a model, and how `fit` trains it by default."""
+    """How a task builds a model, and how `fit` trains it by default."""
 
     build: Callable
     settings: dict

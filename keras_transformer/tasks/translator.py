@@ -14,16 +14,11 @@ from keras_transformer.tasks.alignment import Alignment, Translation
 from keras_transformer.tasks.folder import read_folder, write_folder
 from keras_transformer.tasks.length_batches import length_batches
 from keras_transformer.tasks.texts import check_pairs, check_texts, hold_back_pairs
-from keras_transformer.tasks.training import fit_model
+from keras_transformer.tasks.training import compile_for_tokens, fit_model
 from keras_transformer.tasks.translation_recipes import RECIPES
 from keras_transformer.tasks.translation_scores import translation_scores
 from keras_transformer.tokenizers import SentencePieceTokenizer
-from keras_transformer.training import (
-    InverseSquareRoot,
-    Perplexity,
-    TokenCrossentropy,
-    shift_right,
-)
+from keras_transformer.training import shift_right
 from keras_transformer.visualization import record_attention
 
 
@@ -172,16 +167,11 @@ class Translator:
         recipe = RECIPES[self.recipe]
         train, validation = hold_back_pairs(pairs, validation_data, seed)
         keras.utils.set_random_seed(seed)
-        rate = InverseSquareRoot(
-            learning_rate or recipe.learning_rate, warmup_steps or recipe.warmup_steps
-        )
-        self.model.compile(
-            keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9),
-            loss=TokenCrossentropy(label_smoothing),
-            weighted_metrics=[
-                Perplexity(),
-                keras.metrics.SparseCategoricalAccuracy("accuracy"),
-            ],
+        compile_for_tokens(
+            self.model,
+            learning_rate or recipe.learning_rate,
+            warmup_steps or recipe.warmup_steps,
+            label_smoothing,
         )
         return fit_model(
             self.model,

@@ -1,0 +1,82 @@
+"""Prompts on their way into a search: ids, room for new tokens, seeds."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from keras_transformer.generation.inputs import check_count
+from keras_transformer.generation.sampling import Sampling
+from keras_transformer.tasks.length_batches import length_batches
+
+NEW_TOKENS = 64  # unless told otherwise
+
+
+def read_prompts(model, tokenizer, prompts, *, add_bos: bool, max_new_tokens):
+    """Return the ids of each prompt, and the most tokens that may follow each.
+
+    Raises:
+        ValueError: A prompt without tokens and no bos id, a prompt that leaves no
+            positions for `max_new_tokens`.
+    """
+    if max_new_tokens is not None:
+        check_count("max_new_tokens", max_new_tokens, 0)
+    rows = tokenizer.encode(prompts, add_bos=add_bos)
+    limit, counts = model.position_limit, []
+    for index, row in enumerate(rows):
+        if not row:
+            if tokenizer.bos_id is None:
+                raise ValueError(
+                    f"Prompt {index} is empty, and this tokenizer has no bos id to "
+                    "begin with. Give it a word."
+                )
+            row.append(tokenizer.bos_id)
+        least = 1 if max_new_tokens is None else max_new_tokens
+        if limit is not None and len(row) + least > limit:
+            raise ValueError(
+                f"Prompt {index} has {len(row)} tokens, and {least} more are asked "
+                f"for, but the model has positions for {limit}. Shorten the prompt, or "
+                "lower `max_new_tokens`."
+            )
+        room = NEW_TOKENS if limit is None else min(NEW_TOKENS, limit - len(row))
+        counts.append(room if max_new_tokens is None else max_new_tokens)
+    return rows, counts
+
+
+def read_settings(model, processors: tuple, settings: dict) -> tuple[dict, list]:
+    """Check the settings of a search; return them, and the ids that end it.
+
+    Args:
+        model: The language model.
+        processors: Functions that are applied after those of `settings`.
+        settings: What `generate` was given.
+
+    Raises:
+        ValueError: An unknown setting, or a value out of range.
+    """
+    given = Sampling.read("generate", settings)
+    if given.seed is not None:
+        check_count("seed", given.seed, 0)
+    stop_ids = model.stop_id if given.stop_ids is None else given.stop_ids
+    stop_ids = [] if stop_ids is None else np.atleast_1d(stop_ids).tolist()
+    processors = (*given.processors, *processors)
+    return {**settings, "processors": processors, "seed": given.seed}, stop_ids
+
+
+def prompt_batches(rows, counts, batch_size: int) -> Iterator[tuple]:
+    """Yield batches of prompts of near lengths that get equally many new tokens.
+
+    Yields:
+        The number of new tokens; the prompts' numbers; the same filled up as
+        `length_batches` does.
+    """
+    for count in sorted(set(counts)):
+        members = [index for index, own in enumerate(counts) if own == count]
+        batches = length_batches([rows[index] for index in members], batch_size)
+        for _, numbers, batch in batches:
+            places = [members[number] for number in numbers]
+            yield count, places, places + places[:1] * (len(batch) - len(places))
+
+
+def place_seed(seed: int, place: int) -> int:
+    """Return a seed for each place, so that equal prompts get different texts."""
+    return int(np.random.SeedSequence([seed, place]).generate_state(1)[0])

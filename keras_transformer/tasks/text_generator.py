@@ -1,0 +1,399 @@
+"""The beginning of a text in, the whole text out."""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_transformer.datasets import BucketedDataset
+from keras_transformer.generation import generate, stream
+from keras_transformer.generation.inputs import check_count, pad_rows
+from keras_transformer.layers.base import check_choice
+from keras_transformer.tasks.continuation import continue_text
+from keras_transformer.tasks.explanation import Explanation
+from keras_transformer.tasks.folder import read_folder, write_folder
+from keras_transformer.tasks.generation_recipes import RECIPES
+from keras_transformer.tasks.generator_parts import (
+    check_parts,
+    known_ids,
+    warn_of_shared_ids,
+)
+from keras_transformer.tasks.prompts import (
+    place_seed,
+    prompt_batches,
+    read_prompts,
+    read_settings,
+)
+from keras_transformer.tasks.texts import check_texts, hold_back_texts
+from keras_transformer.tasks.tokenizer_file import read_tokenizer, tokenizer_file
+from keras_transformer.tasks.training import compile_for_tokens, fit_model
+from keras_transformer.tasks.windows import make_windows, text_losses
+from keras_transformer.tasks.write_samples import WriteSamples
+from keras_transformer.tokenizers import SentencePieceTokenizer
+from keras_transformer.visualization import record_attention
+
+SETTINGS = ("max_length", "add_bos", "recipe")
+LIKELIEST = 10  # next pieces that `explain` tells of
+
+
+class TextGenerator:
+    """A language model and its tokenizer: writes on from the beginning of a text.
+
+    Args:
+        model: A model with `start` and `step` that reads no source, such as
+            `LanguageModel`. Its `stop_id` must be the tokenizer's eos id.
+        tokenizer: The tokenizer whose ids the model was built for.
+        max_length: Most tokens that are read at a time in training; longer texts
+            are cut into pieces. By default as many as the model has positions, or
+            512 if it has any number.
+        add_bos: Whether each text, and each prompt, begins with the bos id. An empty
+            prompt does in any case.
+        recipe: The recipe whose way of training `fit` takes by default.
+
+    Raises:
+        ValueError: The parts do not fit one another.
+
+    Example:
+
+    >>> generator = TextGenerator.from_texts(texts)
+    >>> generator.fit(texts)
+    >>> generator.generate(["이 영화는"], temperature=0.8, seed=1)
+
+    Source: Radford et al. 2019, "Language Models are Unsupervised Multitask
+    Learners" (text 2: decoder-only)
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: SentencePieceTokenizer,
+        *,
+        max_length: int | None = None,
+        add_bos: bool = True,
+        recipe: str = "gpt2",
+    ):
+        check_choice("recipe", recipe, tuple(RECIPES))
+        max_length = check_parts(
+            model, tokenizer, max_length=max_length, add_bos=add_bos
+        )
+        self.model = model
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.add_bos = add_bos
+        self.recipe = recipe
+        self._processors = ()
+        if model.vocabulary_size > tokenizer.vocabulary_size:
+            self._processors = (known_ids(tokenizer.vocabulary_size),)
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: Sequence[str],
+        recipe: str = "gpt2",
+        *,
+        vocabulary_size: int = 8000,
+        max_length: int = 256,
+        tokenizer: SentencePieceTokenizer | None = None,
+        **settings,
+    ) -> "TextGenerator":
+        """Train a tokenizer on texts, and build an untrained model for it.
+
+        Args:
+            texts: The texts.
+            recipe: `"gpt2"` (learned positions, layer norm) or `"llama"` (rotary
+                positions, RMS norm, gated, shared keys and values).
+            vocabulary_size: Number of token ids; fewer if the texts give no more.
+            max_length: As in the constructor; also the number of learned positions.
+            tokenizer: A tokenizer to use; if not given, one is trained.
+            **settings: Settings of `LanguageModel` in place of the recipe's, such as
+                `num_layers=2`.
+
+        Raises:
+            TypeError: Texts that are no strings.
+            ValueError: No texts, an unknown recipe.
+        """
+        check_choice("recipe", recipe, tuple(RECIPES))
+        check_count("max_length", max_length, 2)
+        texts, _ = check_texts(texts)
+        if tokenizer is None:
+            tokenizer = SentencePieceTokenizer.train(texts, vocabulary_size)
+        chosen = {"sequence_length": max_length, **RECIPES[recipe].settings, **settings}
+        ids = {"pad_id": tokenizer.pad_id, "stop_id": tokenizer.eos_id}
+        model = RECIPES[recipe].build(tokenizer.vocabulary_size, **{**ids, **chosen})
+        model.build()
+        return cls(model, tokenizer, max_length=max_length, recipe=recipe)
+
+    def fit(
+        self,
+        texts: Sequence[str],
+        *,
+        validation_data: Sequence[str] | None = None,
+        epochs: int = 30,
+        max_tokens: int = 4096,
+        learning_rate: float | None = None,
+        warmup_steps: int | None = None,
+        label_smoothing: float = 0.0,
+        average: int | None = None,
+        patience: int | None = 3,
+        sample_prompts: Sequence[str] = (),
+        checkpoint_folder=None,
+        seed: int = 0,
+        callbacks: Sequence = (),
+        verbose="auto",
+    ) -> keras.callbacks.History:
+        """Train the model on what comes next in each text, its end included.
+
+        Args:
+            texts: The texts; those without a character are left out.
+            validation_data: Texts to watch; if not given, a twentieth of the texts
+                (equal texts on one side) is held back.
+            epochs: Most passes over the texts.
+            max_tokens: Rows times longest row of a batch.
+            learning_rate: The highest one (`InverseSquareRoot`); the recipe's if
+                not given.
+            warmup_steps: Steps until then; the recipe's if not given.
+            label_smoothing: Share of probability for all tokens alike.
+            average: As in `Translator.fit`.
+            patience: As in `Translator.fit`.
+            sample_prompts: Beginnings of texts (`""` for none at all) to write on
+                from after each epoch. The texts are printed, and kept as
+                `"samples"` in the history.
+            checkpoint_folder: As in `TextClassifier.fit`.
+            seed: Seed of the order, of the dropout and of the samples.
+            callbacks: Further Keras callbacks.
+            verbose: As in Keras's `fit`; with 0 no samples are printed either.
+
+        Returns:
+            Keras's `History`.
+
+        Raises:
+            TypeError, ValueError: Texts that cannot be trained on.
+        """
+        recipe = RECIPES[self.recipe]
+        prompts, _ = check_texts(sample_prompts)
+        train, validation = hold_back_texts(texts, validation_data, seed)
+        warn_of_shared_ids(self.model, self.tokenizer)
+        keras.utils.set_random_seed(seed)
+        compile_for_tokens(
+            self.model,
+            learning_rate or recipe.learning_rate,
+            warmup_steps or recipe.warmup_steps,
+            label_smoothing,
+        )
+        sampler = WriteSamples(
+            self, prompts, verbose, temperature=0.8, top_p=0.95, seed=seed
+        )
+        history = fit_model(
+            self.model,
+            self._batches(train, max_tokens=max_tokens, seed=seed),
+            self._batches(validation, max_tokens=max_tokens, shuffle=False),
+            monitor="val_perplexity",
+            mode="min",
+            epochs=epochs,
+            patience=patience,
+            average=average,
+            checkpoint_folder=checkpoint_folder,
+            callbacks=[*callbacks, sampler] if prompts else callbacks,
+            verbose=verbose,
+        )
+        if prompts:
+            history.history["samples"] = sampler.samples
+        return history
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        *,
+        max_new_tokens: int | None = None,
+        strip_prompt: bool = False,
+        batch_size: int = 16,
+        verbose=0,
+        **settings,
+    ) -> list[str]:
+        """Write on from the beginnings of texts.
+
+        Greedy, unless `temperature`, `top_k` or `top_p` asks for sampling. Greedily, a
+        prompt gets the same text alone and among others. Sampled with a `seed`, the
+        text depends on the seed and on the prompt's place among the prompts, so that
+        equal prompts get different texts; not on `batch_size`.
+
+        Args:
+            prompts: The beginnings; `""` starts from nothing (the bos id).
+            max_new_tokens: Most tokens to add; if not given, 64, or as many as the
+                model still has positions for.
+            strip_prompt: Whether to return only what is added, without the prompt.
+            batch_size: Prompts that are written on at the same time.
+            verbose: 1 for a progress bar.
+            **settings: Further settings of `keras_transformer.generate`, such as
+                `temperature`, `top_k`, `top_p`, `repetition_penalty`, `seed`.
+
+        Returns:
+            A text for each prompt: the prompt as it was given and what follows it.
+
+        Raises:
+            TypeError: Prompts that are no strings.
+            ValueError: A setting out of range, a prompt that leaves no positions for
+                `max_new_tokens`.
+        """
+        prompts, _ = check_texts(prompts)
+        rows, counts = self._read(prompts, max_new_tokens)
+        settings, stops = read_settings(self.model, self._processors, settings)
+        seed = settings.pop("seed")
+        texts = [""] * len(prompts) if strip_prompt else list(prompts)
+        progress = keras.utils.Progbar(len(prompts), verbose=verbose)
+        for count, places, filled in prompt_batches(rows, counts, batch_size):
+            if seed is not None:
+                settings["seed"] = [place_seed(seed, place) for place in filled]
+            batch = [rows[place] for place in filled]
+            found = generate(self.model, batch, max_new_tokens=count, **settings)
+            for place, tokens in zip(places, found, strict=False):
+                parts = (prompts[place], rows[place], tokens, stops)
+                texts[place] += "".join(continue_text(self.tokenizer, *parts))
+            progress.add(len(places))
+        return texts
+
+    def stream(
+        self,
+        prompt: str,
+        *,
+        max_new_tokens: int | None = None,
+        strip_prompt: bool = False,
+        **settings,
+    ) -> Iterator[str]:
+        """Write on from the beginning of one text, piece by piece.
+
+        Args:
+            prompt: The beginning.
+            max_new_tokens: As in `generate`.
+            strip_prompt: As in `generate`; otherwise the prompt is the first piece.
+            **settings: As in `generate`.
+
+        Returns:
+            An iterator of pieces, whole characters each, as soon as they are there.
+            Joined they are the text that `generate([prompt])` returns.
+
+        Raises:
+            TypeError, ValueError: As in `generate`, at once and not with the first
+                piece.
+        """
+        (prompt,), _ = check_texts([prompt])
+        (row,), (count,) = self._read([prompt], max_new_tokens)
+        settings, stops = read_settings(self.model, self._processors, settings)
+        if settings["seed"] is not None:
+            settings["seed"] = place_seed(settings["seed"], 0)
+        tokens = stream(self.model, [row], max_new_tokens=count, **settings)
+        tokens = (token[0] for token in tokens)
+        pieces = continue_text(self.tokenizer, prompt, row, tokens, stops)
+        return pieces if strip_prompt or not prompt else chain([prompt], pieces)
+
+    def perplexity(self, texts: Sequence[str], batch_size: int = 16) -> np.ndarray:
+        """Return among how many tokens the model wavers in each text.
+
+        `exp(mean loss of a token)`, the text's end included. A text of more than
+        `max_length` tokens is read in pieces, each without those before it.
+
+        Raises:
+            TypeError: Texts that are no strings.
+        """
+        losses, counts = self._losses(check_texts(texts)[0], batch_size)
+        return np.exp(losses / counts)
+
+    def evaluate(self, texts: Sequence[str], batch_size: int = 16) -> dict:
+        """Measure how well the model foresees texts.
+
+        Returns:
+            `"perplexity"` of a token over all texts; `"bits_per_character"`, which
+            can be compared between tokenizers (the bits of all tokens, the ends
+            included, for each character of the texts); and the number of `"tokens"`.
+
+        Raises:
+            TypeError: Texts that are no strings.
+            ValueError: Texts without a character.
+        """
+        texts, _ = check_texts(texts)
+        characters = sum(map(len, texts))
+        if not characters:
+            raise ValueError("`texts` has no characters: there is nothing to measure.")
+        losses, counts = self._losses(texts, batch_size)
+        return {
+            "perplexity": float(np.exp(losses.sum() / counts.sum())),
+            "bits_per_character": float(losses.sum() / np.log(2) / characters),
+            "tokens": int(counts.sum()),
+        }
+
+    def explain(self, text: str) -> Explanation:
+        """Return where each token of a text looked, and what is likely to follow."""
+        (text,), _ = check_texts([text])
+        (ids,), _ = self._read([text], 0)
+        inputs = pad_rows([ids], len(ids))
+        with record_attention(self.model) as record:
+            logits = self.model(inputs)
+        chances = ops.convert_to_numpy(ops.softmax(logits[0, -1]))
+        best = np.argsort(-chances[: self.tokenizer.vocabulary_size])[:LIKELIEST]
+        piece = self.tokenizer.id_to_piece
+        return Explanation(
+            text=text,
+            tokens=[piece(id) for id in ids],
+            label=piece(int(best[0])),
+            probabilities={piece(int(id)): float(chances[id]) for id in best},
+            attention=record,
+        )
+
+    def save(self, folder):
+        """Write model and tokenizer into a folder, whole or not at all."""
+        settings = {name: getattr(self, name) for name in SETTINGS}
+        write_folder(
+            folder,
+            {"task": type(self).__name__, **settings},
+            {
+                "model.keras": self.model.save,
+                tokenizer_file(self.tokenizer): self.tokenizer.save,
+            },
+        )
+
+    @classmethod
+    def load(cls, folder) -> "TextGenerator":
+        """Read what `save` wrote, on any backend.
+
+        Raises:
+            ValueError: The folder is no saved generator, or is cut short.
+        """
+        settings = read_folder(folder, cls.__name__)
+        return cls(
+            keras.models.load_model(Path(folder) / "model.keras"),
+            read_tokenizer(folder, settings["files"]),
+            **{name: settings[name] for name in SETTINGS},
+        )
+
+    def _read(self, prompts, max_new_tokens):
+        """Return the ids of each prompt, and the most tokens that may follow."""
+        return read_prompts(
+            self.model,
+            self.tokenizer,
+            prompts,
+            add_bos=self.add_bos,
+            max_new_tokens=max_new_tokens,
+        )
+
+    def _windows(self, texts):
+        start = self.tokenizer.bos_id if self.add_bos else None
+        ids = self.tokenizer.encode(texts)
+        return make_windows(ids, start, self.tokenizer.eos_id, self.max_length)
+
+    def _batches(self, texts, **settings):
+        inputs, labels, _ = self._windows(texts)
+        # Masks by length, since an end may have the id of padding.
+        masks = [[1] * len(row) for row in inputs]
+        return BucketedDataset(
+            {"token_ids": inputs, "padding_mask": masks},
+            labels,
+            pad_id=0,
+            sample_weight="tokens",
+            **settings,
+        )
+
+    def _losses(self, texts, batch_size):
+        return text_losses(self.model, self._windows(texts), len(texts), batch_size)
