@@ -48,7 +48,6 @@ from keras_transformer.visualization import record_attention
 # beyond the chapter
 from keras_transformer.generation import beam_search, generate, stream
 from keras_transformer.pretrained import from_pretrained, save_pretrained
-from keras_transformer.tasks import TextClassifier, Translator
 from keras_transformer.tasks import TextClassifier, TextGenerator, Translator
 # isort: on
 
