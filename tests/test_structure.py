@@ -42,6 +42,7 @@ CONSTANT_CALLS = {
     "compile",
     "float",
     "frozenset",
+    "fromkeys",
     "getLogger",
     "namedtuple",
     "tuple",
