@@ -25,8 +25,9 @@ def _train_options(command):
     command.add_argument(
         "--recipe",
         default="transformer",
-        choices=["transformer"],
-        help="the model (default: %(default)s)",
+        choices=["transformer", "2014", "2015", "luong"],
+        help="the model: the Transformer of 2017, or a recurrent one with a fixed "
+        "vector (2014), additive (2015) or multiplicative attention (luong)",
     )
     add_training_options(command, "translator", epochs=30, vocabulary_size=4000)
     _columns(command)

@@ -90,7 +90,7 @@ class RecurrentSeq2Seq(BaseModel):
     https://arxiv.org/abs/1508.04025 (chapter: 1)
     """
 
-    max_length = None  # recurrent states have no positions
+    position_limit = None  # recurrent states have no positions
 
     def __init__(
         self,

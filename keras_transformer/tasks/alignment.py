@@ -73,11 +73,4 @@ class Alignment:
         )
 
     def _weights(self, layer):
-        if layer is None:
-            if not self.layers:
-                raise ValueError(
-                    "This model has no attention to the source: its encoder hands on "
-                    "one fixed vector."
-                )
-            layer = self.layers[-1]
-        return self.attention[layer][0]
+        return self.attention[self.layers[-1] if layer is None else layer][0]

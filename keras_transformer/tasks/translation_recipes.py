@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from keras_transformer.models import Seq2SeqTransformer
+from keras_transformer.models import RecurrentSeq2Seq, Seq2SeqTransformer
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,27 @@ class Recipe:
     warmup_steps: int
 
 
+RECURRENT = dict(embed_dim=128, units=256, dropout=0.3)
+
 RECIPES = {
+    "2014": Recipe(
+        RecurrentSeq2Seq,
+        {**RECURRENT, "attention": None},
+        learning_rate=2e-3,
+        warmup_steps=200,
+    ),
+    "2015": Recipe(
+        RecurrentSeq2Seq,
+        {**RECURRENT, "attention": "bahdanau"},
+        learning_rate=2e-3,
+        warmup_steps=200,
+    ),
+    "luong": Recipe(
+        RecurrentSeq2Seq,
+        {**RECURRENT, "attention": "luong"},
+        learning_rate=2e-3,
+        warmup_steps=200,
+    ),
     "transformer": Recipe(
         Seq2SeqTransformer,
         dict(

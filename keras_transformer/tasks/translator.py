@@ -80,7 +80,9 @@ class Translator:
 
         Args:
             pairs: Pairs `(source, target)`, or a table with these two columns.
-            recipe: One of `RECIPES`.
+            recipe: `"transformer"`; `"2014"` (one fixed vector), `"2015"` (additive
+                attention) or `"luong"` (multiplicative attention), which are
+                recurrent.
             vocabulary_size: Number of token ids; fewer if the texts give no more.
             share_vocabulary: Whether both languages have one vocabulary (and the
                 model one token table), or `vocabulary_size` ids each.
@@ -247,7 +249,15 @@ class Translator:
         Args:
             text: The source.
             translation: Its translation; the model's own if not given.
+
+        Raises:
+            ValueError: A text without tokens, or a model without attention.
         """
+        if getattr(self.model, "attention", True) is None:
+            raise ValueError(
+                "This model has no attention to look at: its encoder hands on one "
+                'fixed vector. Use recipe="2015".'
+            )
         if translation is None:
             (translation,) = self.translate([text])
         source, target = self._encode([text], [translation])

@@ -109,6 +109,27 @@ def test_saved_and_loaded_it_translates_alike(translator, tmp_path):
         Translator.load(folder)
 
 
+@pytest.mark.parametrize("recipe", ["2014", "2015", "luong"])
+def test_the_recurrent_recipes_learn_too(recipe, tmp_path):
+    keras.utils.set_random_seed(0)
+    translator = Translator.from_pairs(
+        PAIRS, recipe, vocabulary_size=60, embed_dim=16, units=32, dropout=0.0
+    )
+    translator.fit(PAIRS, epochs=60, max_tokens=64, **TRAINING)
+    sources, targets = zip(*PAIRS, strict=True)
+    found = translator.translate(sources, 2)
+    right = sum(one == other for one, other in zip(found, targets, strict=True))
+    assert right >= 20
+    translator.save(tmp_path / "task")
+    assert Translator.load(tmp_path / "task").translate(sources[:3], 2) == found[:3]
+    if recipe == "2014":
+        with pytest.raises(ValueError, match="one fixed vector"):
+            translator.explain("하나 둘")
+    else:
+        alignment = translator.explain("하나 둘")
+        assert list(alignment.table().index) == alignment.target_tokens
+
+
 def test_two_vocabularies_are_kept_apart(tmp_path):
     translator = small(share_vocabulary=False)
     assert translator.source_tokenizer is not translator.target_tokenizer
