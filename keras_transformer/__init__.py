@@ -37,7 +37,18 @@ from keras_transformer.models import (
     build_sentence_embedding_classifier,  # 2
     build_text_classifier,  # 12
 )
-from keras_transformer.visualization import record_attention
+from keras_transformer.visualization import (
+    record_attention,  # all
+    attention_table,  # 2 to 8
+    attention_view,  # 3 to 9
+    plot_attention,  # 3 to 9
+    plot_views,  # 2
+    similarity_table,  # 5 to 7
+    average_attention,  # 7, 8
+    attention_rollout,  # 9
+    plot_mask,  # 9
+    plot_positions,  # 10
+)
 
 # beyond the chapter
 from keras_transformer.tasks import TextClassifier
@@ -62,9 +73,18 @@ __all__ = [
     "TransformerDecoder",
     "TransformerEncoder",
     "TransformerStack",
+    "attention_rollout",
+    "attention_table",
+    "attention_view",
+    "average_attention",
     "build_sentence_embedding_classifier",
     "build_text_classifier",
+    "plot_attention",
+    "plot_mask",
+    "plot_positions",
+    "plot_views",
     "record_attention",
+    "similarity_table",
 ]
 
 
