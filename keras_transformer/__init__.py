@@ -43,7 +43,18 @@ from keras_transformer.models import (
     MaskedLanguageModel,  # text 2, 6
     LanguageModel,  # text 2, 6
 )
-from keras_transformer.visualization import record_attention
+from keras_transformer.visualization import (
+    record_attention,  # all
+    attention_table,  # 2 to 8
+    attention_view,  # 3 to 9
+    plot_attention,  # 3 to 9
+    plot_views,  # 2
+    similarity_table,  # 5 to 7
+    average_attention,  # 7, 8
+    attention_rollout,  # 9
+    plot_mask,  # 9
+    plot_positions,  # 10
+)
 
 # beyond the chapter
 from keras_transformer.generation import beam_search, generate, stream
@@ -78,13 +89,22 @@ __all__ = [
     "TransformerEncoder",
     "TransformerStack",
     "Translator",
+    "attention_rollout",
+    "attention_table",
+    "attention_view",
+    "average_attention",
     "beam_search",
     "build_sentence_embedding_classifier",
     "build_text_classifier",
     "from_pretrained",
     "generate",
+    "plot_attention",
+    "plot_mask",
+    "plot_positions",
+    "plot_views",
     "record_attention",
     "save_pretrained",
+    "similarity_table",
     "stream",
 ]
 

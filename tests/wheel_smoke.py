@@ -64,6 +64,12 @@ def check(jit_compile, folder):
     np.testing.assert_allclose(np.load(outputs), expected, atol=1e-5)
     print(f"{keras.backend.backend()} jit_compile={jit_compile}: loss {losses}")
 
+    with kt.record_attention(model) as record:
+        model(ids[:1])
+    page = kt.attention_view(record, folder / "attention.html").html
+    parts = ("--ramp:", "prefers-color-scheme", "const data =", "function drawMatrix")
+    assert all(part in page for part in parts), "the wheel has no files of the page"
+
 
 if __name__ == "__main__":
     assert "site-packages" in Path(kt.__file__).parts, kt.__file__

@@ -27,6 +27,7 @@ def draw_heat_maps(
     ticks: dict | None = None,
     mark_greatest: bool = False,
     every_token: bool = False,
+    sizes: tuple | None = None,
 ):
     """Draw matrices as heat maps that share their rows, columns and colours.
 
@@ -43,6 +44,8 @@ def draw_heat_maps(
         ticks: Value -> text beside the colours; by default numbers.
         mark_greatest: Whether to frame the greatest value of each row.
         every_token: Whether the figure grows until every row and column is named.
+        sizes: As `ONE_HEAD` and `GRID`, which are the defaults of one and of several
+            panels.
 
     Returns:
         A `matplotlib.figure.Figure` that pyplot does not know of.
@@ -50,7 +53,11 @@ def draw_heat_maps(
     names = names or [""] * len(panels)
     ticks = ticks or {}
     fonts = Fonts([*rows, *columns, *names, *labels, *ticks.values(), title or ""])
-    layout = _Layout(fonts, rows, columns, labels, len(panels), title, every_token)
+    sizes = sizes or (ONE_HEAD if len(panels) == 1 else GRID)
+    if every_token:
+        wanted, least, greatest, _, size = sizes
+        sizes = wanted, max(least, 1.31 * size / 72), greatest, np.inf, size
+    layout = _Layout(fonts, rows, columns, labels, len(panels), title, sizes)
     figure = new_figure(layout.width, layout.height, dpi)
     for number, values in enumerate(panels):
         axes = figure.add_axes(layout.panel(number))
@@ -147,10 +154,8 @@ class _Axis:
 class _Layout:
     """Where everything stands, so that nothing is cut off; lengths in inches."""
 
-    def __init__(self, fonts, rows, columns, labels, count, title, every_token):
-        wanted, least, greatest, most, size = ONE_HEAD if count == 1 else GRID
-        if every_token:
-            least, most = max(least, 1.31 * size / 72), np.inf
+    def __init__(self, fonts, rows, columns, labels, count, title, sizes):
+        wanted, least, greatest, most, size = sizes
         self.count = count
         lines = ceil(count / MOST_COLUMNS)
         self.columns = ceil(count / lines)

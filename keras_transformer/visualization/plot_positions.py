@@ -9,6 +9,9 @@ from keras_transformer.ops.positions import sinusoids
 from keras_transformer.visualization.figures import require_matplotlib, save
 from keras_transformer.visualization.heat_maps import draw_heat_maps
 
+# As of one head, but small cells do: their order is the picture, not their names.
+SIZES = (5.5, 0.04, 0.5, 8.0, 9)
+
 
 def plot_positions(
     table=None,
@@ -96,6 +99,7 @@ def plot_positions(
         limits=(-limit, limit),
         cmap=cmap,
         dpi=dpi,
+        sizes=SIZES,
     )
     save(figure, path)
     return figure

@@ -52,6 +52,7 @@ def visit(browser, tmp_path):
 
     def visit(page=None, viewport=DESKTOP, scheme="light"):
         tab = browser.new_page(viewport=viewport, color_scheme=scheme, has_touch=True)
+        tab.set_default_timeout(120_000)  # the machine may have much else to do
         tab.on("console", lambda message: said.append(message.text))
         tab.on("pageerror", lambda error: said.append(str(error)))
         tab.on("dialog", lambda dialog: said.append(dialog.message))
@@ -239,3 +240,28 @@ def test_a_notebook_shows_it_in_a_frame_that_leaks_nothing(visit):
     family = "e => getComputedStyle(e).fontFamily"
     outside = tab.locator("#outside").evaluate(family)
     assert outside != frame.locator("body").evaluate(family)
+
+
+@pytest.mark.slow
+def test_a_page_of_200_tokens_stays_quick(visit):
+    tokens = [f"토큰{n}" for n in range(200)]
+    record = {f"block_{n}": [weights(12, 200, 200, seed=n)] for n in range(12)}
+    tab = visit(attention_view(record, tokens=tokens).html)
+    frame = "await new Promise(requestAnimationFrame)"
+    move = "new PointerEvent('pointermove', {clientX: x + 9 * i, clientY: y + 9 * i})"
+    milliseconds = tab.evaluate(f"""async () => {{
+        const canvas = document.getElementById("matrix");
+        const box = canvas.getBoundingClientRect();
+        const [x, y] = [box.right - 400, box.bottom - 400];
+        const times = [];
+        for (let i = 0; i < 40; i++) {{
+            {frame};
+            const start = performance.now();
+            canvas.dispatchEvent({move});
+            document.body.offsetHeight;
+            times.push(performance.now() - start);
+        }}
+        return times.sort((a, b) => a - b)[20];
+    }}""")
+    print(f"a move of the pointer: {milliseconds:.0f} ms")
+    assert milliseconds < 100
