@@ -4,9 +4,6 @@ import keras
 import numpy as np
 from keras import ops
 
-import keras_transformer as kt
-from keras_transformer.layers import TransformerStack
-
 
 class Stub(keras.Model):
     """What a search asks of a model; `calls` counts runs of the Python code."""
@@ -87,84 +84,6 @@ class AligningModel(Stub):
         return logits, state, ops.softmax(scores, axis=-1)
 
 
-class CachedWriter(Stub):
-    """A Transformer that writes, with a cache."""
-
-    def __init__(self, vocabulary_size=11, *, positions="learned", **settings):
-        super().__init__(vocabulary_size, **settings)
-        self.learned = positions == "learned"
-        rotary = kt.RotaryEmbedding() if positions == "rotary" else None
-        bias = kt.RelativePositionBias(2, 4) if positions == "relative" else None
-        encoding = "learned" if self.learned else "sinusoidal"
-        self.embedding = kt.PositionalEmbedding(
-            64, vocabulary_size, 8, encoding=encoding, pad_id=None
-        )
-        more = {"rotary": rotary, "position_bias": bias}
-        self.decoder = TransformerStack(1, 8, 2, 12, causal=True, **more)
-        self.head = keras.layers.Dense(vocabulary_size)
-        self.embedding.build((None, None))
-        self.decoder.build((None, None, 8))
-        self.head.build((None, None, 8))
-        self.built = True
-        _randomize(self)
-
-    def call(self, inputs):
-        ids, mask = inputs["token_ids"], inputs["padding_mask"]
-        positions = ops.maximum(ops.cumsum(ops.cast(mask, "int32"), axis=1) - 1, 0)
-        x = self.embedding(ids, positions=positions)
-        return self.head(self.decoder(x, mask=mask, positions=positions))
-
-    def start(self, inputs, max_length):
-        self.calls["start"] += 1
-        ids, mask = inputs["token_ids"], inputs["padding_mask"]
-        cache = self.decoder.create_cache(ids.shape[0], max_length)
-        positions = ops.maximum(ops.cumsum(ops.cast(mask, "int32"), axis=1) - 1, 0)
-        x = self.embedding(ids, positions=positions)
-        return self.decoder(x, mask=mask, positions=positions, cache=cache)[1]
-
-    def step(self, tokens, state):
-        self.calls["step"] += 1
-        count = ops.sum(ops.cast(state["mask"], "int32"), axis=1, keepdims=True)
-        x = self.embedding(tokens[:, None], positions=count)
-        x, state = self.decoder(x, positions=count, cache=state)
-        return self.head(x)[:, 0], state
-
-
-class CachedTranslator(Stub):
-    """A decoder with a cache over the embedded source."""
-
-    def __init__(self, vocabulary_size=11, **settings):
-        super().__init__(vocabulary_size, start_id=1, **settings)
-        self.embedding = kt.PositionalEmbedding(64, vocabulary_size, 8, pad_id=None)
-        self.decoder = TransformerStack(1, 8, 2, 12, causal=True, cross_attention=True)
-        self.head = keras.layers.Dense(vocabulary_size)
-        self.embedding.build((None, None))
-        self.decoder.build((None, None, 8), (None, None, 8))
-        self.head.build((None, None, 8))
-        self.built = True
-        _randomize(self)
-
-    def call(self, inputs):
-        source = self.embedding(inputs["encoder_token_ids"])
-        x = self.embedding(inputs["decoder_token_ids"])
-        mask = inputs["encoder_padding_mask"]
-        return self.head(self.decoder(x, source, encoder_outputs_mask=mask))
-
-    def start(self, inputs, max_length):
-        self.calls["start"] += 1
-        source = self.embedding(inputs["token_ids"])
-        return self.decoder.create_cache(
-            source.shape[0], max_length, source, inputs["padding_mask"]
-        )
-
-    def step(self, tokens, state):
-        self.calls["step"] += 1
-        count = ops.sum(ops.cast(state["mask"], "int32"), axis=1, keepdims=True)
-        x = self.embedding(tokens[:, None], positions=count)
-        x, state = self.decoder(x, positions=count, cache=state)
-        return self.head(x)[:, 0], state
-
-
 class Recomputed(Stub):
     """The same model without a cache: each step is a full call on all tokens."""
 
@@ -211,11 +130,21 @@ class Recomputed(Stub):
         return logits, {**state, "ids": ids, "mask": mask, "slot": state["slot"] + 1}
 
 
-def _randomize(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for weight in model.trainable_variables:
-        values = rng.normal(scale=0.6, size=weight.shape)
-        weight.assign(values + 1.0 if weight.path.endswith("gamma") else values)
+def counting(model):
+    """Return the model with `calls`, which counts runs of its start and step."""
+    model.calls = {"start": 0, "step": 0}
+    start, step = model.start, model.step
+
+    def counted_start(inputs, max_length):
+        model.calls["start"] += 1
+        return start(inputs, max_length)
+
+    def counted_step(tokens, state, **settings):
+        model.calls["step"] += 1
+        return step(tokens, state, **settings)
+
+    model.start, model.step = counted_start, counted_step
+    return model
 
 
 def random_table(size, seed=0, scale=1.5, number=None):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from keras_transformer.generation import Hypothesis, beam_search, generate
+from models.model_examples import translator
 from stub_models import (
     AligningModel,
-    CachedTranslator,
     TableModel,
     every_text,
     log_softmax,
@@ -99,9 +99,9 @@ def coverage_of(text, source, affinity):
 def test_the_coverage_penalty_is_that_of_the_paper(compiled):
     table, affinity = random_table(5, seed=5), random_table(5, seed=6, scale=3)
     sources, longest, beta = [[2, 3, 1], [4, 2]], 3, 0.7
-    translator = AligningModel(table, affinity, stop_id=STOP)
+    aligning = AligningModel(table, affinity, stop_id=STOP)
     found = beam_search(
-        translator,
+        aligning,
         sources,
         num_beams=85,
         max_new_tokens=longest,
@@ -126,10 +126,10 @@ def test_the_coverage_penalty_is_that_of_the_paper(compiled):
 
 def test_the_coverage_penalty_changes_the_order():
     table, affinity = random_table(5, seed=5), random_table(5, seed=6, scale=3)
-    translator = AligningModel(table, affinity, stop_id=STOP)
+    aligning = AligningModel(table, affinity, stop_id=STOP)
     best = [
         beam_search(
-            translator,
+            aligning,
             [[2, 3, 1]],
             num_beams=85,
             max_new_tokens=3,
@@ -225,7 +225,7 @@ def test_a_row_of_a_batch_is_searched_as_if_alone(kind):
     if kind == "writer":
         searched = model()
     else:
-        searched = CachedTranslator(stop_id=STOP)
+        searched = translator("learned", stop_id=STOP)
     settings = {"num_beams": 3, "max_new_tokens": 7}
     together = beam_search(searched, PROMPTS, **settings)
     alone = [beam_search(searched, [row], **settings)[0] for row in PROMPTS]

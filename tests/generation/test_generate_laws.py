@@ -6,13 +6,8 @@ import pytest
 from keras import ops
 
 from keras_transformer.generation import generate, stream
-from stub_models import (
-    CachedTranslator,
-    CachedWriter,
-    TableModel,
-    random_table,
-    table_log_probs,
-)
+from models.model_examples import language_model, translator
+from stub_models import TableModel, random_table, table_log_probs
 
 STOP = 4
 TABLE = random_table(5, seed=2, number=997)
@@ -59,9 +54,13 @@ def test_rows_are_padded_with_the_pad_id():
     assert found.tolist() == padded(expected, found.shape[1])
 
 
-@pytest.mark.parametrize("kind", [TableModel, CachedWriter, CachedTranslator])
+@pytest.mark.parametrize("kind", ["table", "language", "translator"])
 def test_a_row_of_a_batch_gets_what_it_gets_alone(kind):
-    searched = model() if kind is TableModel else kind(stop_id=STOP)
+    searched = {
+        "table": model,
+        "language": lambda: language_model("rotary", stop_id=STOP),
+        "translator": lambda: translator("learned", stop_id=STOP),
+    }[kind]()
     together = generate(searched, PROMPTS, max_new_tokens=5).tolist()
     for row, prompt in zip(together, PROMPTS, strict=True):
         (alone,) = generate(searched, [prompt], max_new_tokens=5).tolist()
@@ -161,24 +160,18 @@ def test_the_text_is_as_long_as_asked_for_at_every_padded_length(longest):
     assert found[0].tolist() == by_hand([1, 2], longest, stop_ids=())
 
 
-@pytest.mark.parametrize("longest", [3, 16, 24, 33])
+@pytest.mark.parametrize("longest", [3, 17])
 def test_positions_may_be_used_up_exactly(longest):
     # A padded length above the positions would be refused by the embedding.
-    searched = CachedWriter(position_limit=longest)
+    searched = language_model("learned", sequence_length=longest)
     prompt = [1 + place % 9 for place in range(longest - 2)]
-    assert generate(searched, [prompt], max_new_tokens=2).shape == (1, 2)
-    translator = CachedTranslator(position_limit=longest)
-    seen = []
-    start = translator.start
-
-    def watched(inputs, max_length):
-        seen.extend([inputs["token_ids"].shape[1], max_length])
-        return start(inputs, max_length)
-
-    translator.start = watched
-    source = [1] * longest
-    found = generate(translator, [source], max_new_tokens=longest)
-    assert found.shape == (1, longest) and max(seen) <= longest
+    for compiled in (True, False):
+        found = generate(searched, [prompt], max_new_tokens=2, jit_compile=compiled)
+        assert found.shape == (1, 2)
+    searched = translator("learned", sequence_length=longest, stop_id=None)
+    assert generate(searched, [[5] * longest], max_new_tokens=2).shape == (1, 2)
+    found = generate(searched, [[5]], max_new_tokens=longest)
+    assert found.shape == (1, longest)
 
 
 def test_several_stop_ids_end_a_row():

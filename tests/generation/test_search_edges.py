@@ -9,7 +9,8 @@ import pytest
 
 from cases.examples import quick
 from keras_transformer.generation import beam_search, generate, stream
-from stub_models import CachedWriter, TableModel, random_table
+from models.model_examples import language_model
+from stub_models import TableModel, random_table
 
 STOP = 4
 TABLE = random_table(5, seed=3, number=997)
@@ -59,8 +60,7 @@ def test_the_default_dtype_changes_no_search(floatx):
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_a_cache_in_half_precision_is_carried_on(policy):
-    keras.config.set_dtype_policy(policy)
-    model = CachedWriter(stop_id=STOP)
+    model = language_model("rotary", stop_id=STOP, dtype=policy)
     settings = {"max_new_tokens": 4}
     one, other = (
         generate(model, PROMPTS, jit_compile=compiled, **settings)
@@ -125,9 +125,9 @@ def in_use():
 
 
 @pytest.mark.parametrize("search", ["generate", "stream", "beam_search"])
-@pytest.mark.parametrize("kind", quick([TableModel, CachedWriter], [TableModel]))
+@pytest.mark.parametrize("kind", quick(["table", "language"], ["table"]))
 def test_memory_stays_flat_over_200_calls(kind, search):
-    model = TableModel(TABLE) if kind is TableModel else CachedWriter()
+    model = TableModel(TABLE) if kind == "table" else language_model("rotary")
 
     def call(number):
         prompt = [[1 + number % 4] * (1 + number % 15)]

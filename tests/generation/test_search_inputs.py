@@ -5,7 +5,8 @@ import pytest
 from keras import ops
 
 from keras_transformer.generation import beam_search, generate, stream
-from stub_models import AligningModel, CachedTranslator, TableModel, random_table
+from models.model_examples import translator
+from stub_models import AligningModel, TableModel, counting, random_table
 
 TABLE = random_table(5)
 SEARCHES = [generate, stream, beam_search]
@@ -136,29 +137,29 @@ def test_texts_beyond_the_positions_are_refused(search):
     message = "may reach 7 tokens.*positions for 6.*max_new_tokens"
     refused(search, message, [[1], [1, 2, 3]], model, max_new_tokens=4)
     list(search(model, [[1], [1, 2]], max_new_tokens=4))
-    translator = CachedTranslator(position_limit=6)
-    refused(search, message, [[1] * 7], translator, max_new_tokens=1)
-    refused(search, message, [[1]], translator, max_new_tokens=7)
+    model = counting(translator("learned", sequence_length=6))
+    refused(search, message, [[1] * 7], model, max_new_tokens=1)
+    refused(search, message, [[1]], model, max_new_tokens=7)
 
 
 @pytest.mark.parametrize("search", SEARCHES)
 def test_ids_are_checked_against_the_vocabulary_that_they_are_of(search):
-    translator = AligningModel(TABLE, np.zeros((5, 9)), stop_id=4)
-    list(search(translator, [[8]], max_new_tokens=1))
-    refused(search, "holds the id 9.*0 to 8", [[9]], translator)
-    refused(search, "`stop_ids` holds the id 8.*0 to 4", [[8]], translator, stop_ids=8)
+    model = AligningModel(TABLE, np.zeros((5, 9)), stop_id=4)
+    list(search(model, [[8]], max_new_tokens=1))
+    refused(search, "holds the id 9.*0 to 8", [[9]], model)
+    refused(search, "`stop_ids` holds the id 8.*0 to 4", [[8]], model, stop_ids=8)
 
 
 def test_empty_sources_are_translated_from_nothing():
-    translator = CachedTranslator(stop_id=4)
-    alone = generate(translator, [[]], max_new_tokens=3)
-    both = generate(translator, [[], []], max_new_tokens=3)
-    mixed = generate(translator, [[], [3, 2]], max_new_tokens=3)
+    model = translator("sinusoidal", stop_id=4)
+    alone = generate(model, [[]], max_new_tokens=3)
+    both = generate(model, [[], []], max_new_tokens=3)
+    mixed = generate(model, [[], [3, 2]], max_new_tokens=3)
     assert both.tolist() == [alone[0].tolist()] * 2
     assert mixed[0, : alone.shape[1]].tolist() == alone[0].tolist()
-    padding = generate(translator, np.zeros((1, 4), int), max_new_tokens=3)
+    padding = generate(model, np.zeros((1, 4), int), max_new_tokens=3)
     assert padding.tolist() == alone.tolist()
-    for row in beam_search(translator, [[], [3, 2]], num_beams=2, max_new_tokens=3):
+    for row in beam_search(model, [[], [3, 2]], num_beams=2, max_new_tokens=3):
         assert np.isfinite([hypothesis.score for hypothesis in row]).all()
 
 
