@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+_MAPPED = 64 * 2**20
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 
 
@@ -12,7 +13,8 @@ class Checkpoint:
     """Read the tensors of `model.safetensors`, or of the files of its index.
 
     The files are memory-mapped: opening them reads the names and shapes alone, and
-    `read` copies one tensor.
+    `read` copies one tensor. A mapping is given back after 64 MB, since the pages
+    that were read stay in memory with it.
 
     Args:
         folder: Folder of the files.
@@ -28,11 +30,12 @@ class Checkpoint:
 
     def __init__(self, folder):
         self.folder = Path(folder)
-        self._files, self.shapes = {}, {}
+        self._paths_of, self.shapes = {}, {}
+        self._open, self._open_path, self._bytes = None, None, 0
         for path in self._paths():
             file = open_file(path)
             for name in file.keys():
-                self._files[name] = file
+                self._paths_of[name] = path
                 self.shapes[name] = tuple(file.get_slice(name).get_shape())
         if (self.folder / SINGLE).is_file():
             return
@@ -46,7 +49,13 @@ class Checkpoint:
 
     def read(self, name: str) -> np.ndarray:
         """Return one tensor as a NumPy array (bfloat16 as `ml_dtypes` has it)."""
-        return self._files[name].get_tensor(name)
+        path = self._paths_of[name]
+        if path != self._open_path or self._bytes > _MAPPED:
+            self._open = None  # give the pages back before others are read
+            self._open, self._open_path, self._bytes = open_file(path), path, 0
+        tensor = self._open.get_tensor(name)
+        self._bytes += tensor.nbytes
+        return tensor
 
     def same(self, one: str, other: str) -> bool:
         """Return whether two tensors have the same values."""
@@ -84,7 +93,7 @@ def open_file(path):
             f"The checkpoint lacks the file {path.name!r}. Fetch the folder again."
         )
     try:
-        return safe_open(str(path), framework="np").__enter__()
+        return safe_open(str(path), framework="np")
     except Exception as error:  # the package's own class, of no public name
         raise ValueError(
             f"The file {str(path)!r} is no whole safetensors file: {error}. Fetch it "

@@ -29,7 +29,7 @@ _ROBERTA = {
     "unk": "<unk>",
     "mask": "<mask>",
 }
-_GPT2 = dict.fromkeys(("bos", "eos", "unk"), "<|endoftext|>")
+_GPT2 = {"bos": "<|endoftext|>", "eos": "<|endoftext|>", "unk": "<|endoftext|>"}
 
 
 def load_tokenizer(folder, config: dict):
