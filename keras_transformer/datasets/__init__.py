@@ -1,4 +1,4 @@
-"""Labelled texts from files, and their batches."""
+"""Labelled texts from files, their batches, and made-up sentence pairs."""
 
 from keras_transformer.datasets.bucketed_dataset import BucketedDataset
 from keras_transformer.datasets.reviews import (
@@ -8,6 +8,7 @@ from keras_transformer.datasets.reviews import (
     read_reviews,
 )
 from keras_transformer.datasets.splits import split
+from keras_transformer.datasets.synthetic_pairs import synthetic_pairs
 
 __all__ = [
     "BucketedDataset",
@@ -16,4 +17,5 @@ __all__ = [
     "load_reviews",
     "read_reviews",
     "split",
+    "synthetic_pairs",
 ]
