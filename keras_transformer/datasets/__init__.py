@@ -1,4 +1,5 @@
 """Labelled texts and sentence pairs from files, and their batches."""
+"""Labelled texts from files, their batches, and made-up sentence pairs."""
 
 from keras_transformer.datasets.bucketed_dataset import BucketedDataset
 from keras_transformer.datasets.pairs import Pairs, load_pairs, read_pairs
@@ -9,6 +10,7 @@ from keras_transformer.datasets.reviews import (
     read_reviews,
 )
 from keras_transformer.datasets.splits import split
+from keras_transformer.datasets.synthetic_pairs import synthetic_pairs
 
 __all__ = [
     "BucketedDataset",
@@ -20,4 +22,5 @@ __all__ = [
     "read_pairs",
     "read_reviews",
     "split",
+    "synthetic_pairs",
 ]
