@@ -13,7 +13,7 @@ from keras_transformer.visualization.figures import (
 
 LABEL, TITLE, LEGEND = 10, 12, 9
 SCALES = ("linear", "log")
-MOST_TICKS = 12
+MOST_TICKS, MANY = 12, 5
 
 
 def plot_lines(
@@ -96,13 +96,19 @@ def plot_lines(
     ):
         style = fonts.style(text, letters)
         write(style.pop("text"), **style)
-    _write_legend(axes, table.columns, fonts)
+    _write_legend(figure, axes, table.columns, fonts)
     save(figure, path)
     return figure
 
 
-def _write_legend(axes, names, fonts):
+def _write_legend(figure, axes, names, fonts):
     styles = [fonts.style(name, LEGEND) for name in names]
-    legend = axes.legend(axes.lines, [style["text"] for style in styles], frameon=False)
+    texts = [style["text"] for style in styles]
+    if len(names) < MANY:
+        legend = axes.legend(axes.lines, texts, frameon=False)
+    else:  # beside the axes, since many lines leave no room inside
+        legend = figure.legend(
+            axes.lines, texts, loc="outside right upper", frameon=False
+        )
     for text, style in zip(legend.get_texts(), styles, strict=True):
         text.set(**style)

@@ -61,6 +61,14 @@ def test_a_log_axis_is_labelled_with_the_values():
     assert not axes.xaxis.get_minorticklocs().size
 
 
+def test_the_legend_of_many_lines_stands_beside_them():
+    figure = plot_lines({f"차원 {i}": [i, 1 - i] for i in range(5)})
+    figure._repr_png_()
+    (axes,), (legend,) = figure.axes, figure.legends
+    assert axes.get_legend() is None and len(legend.get_texts()) == 5
+    assert legend.get_window_extent().x0 >= axes.get_window_extent().x1
+
+
 @pytest.mark.parametrize("dpi", [80, 150])
 def test_nothing_is_cut_off(dpi):
     figure = plot_lines(TABLE, title="긴 제목은 나뉜다 " * 8, y_label="값", dpi=dpi)
