@@ -1,5 +1,4 @@
-"""Labelled texts and sentence pairs from files, and their batches."""
-"""Labelled texts from files, their batches, and made-up sentence pairs."""
+"""Labelled texts and sentence pairs, and their batches."""
 
 from keras_transformer.datasets.bucketed_dataset import BucketedDataset
 from keras_transformer.datasets.pairs import Pairs, load_pairs, read_pairs
