@@ -16,7 +16,7 @@ class Recipe:
     warmup_steps: int
 
 
-RECURRENT = dict(embed_dim=128, units=256, dropout=0.3)
+RECURRENT = {"embed_dim": 128, "units": 256, "dropout": 0.3}
 
 RECIPES = {
     "2014": Recipe(
