@@ -7,11 +7,13 @@ from tiny_checkpoints import CHECKPOINTS, inputs, make, run
 
 import keras_transformer as kt
 from cases.helpers import PACKAGE_FOLDER, array, arrays, assert_close
+from keras_transformer.layers.feed_forward import get_activation
 from keras_transformer.pretrained import (
     family_table,
     from_pretrained,
     save_pretrained,
 )
+from keras_transformer.pretrained.config import ACTIVATIONS
 
 transformers = pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
@@ -135,6 +137,17 @@ def test_epsilon_and_activation_come_from_the_config(activation, epsilon, tmp_pa
     assert_close(valid(main(ours(batch)), batch), valid(expected, batch))
     norms = [ours.embedding.embedding_norm, ours.encoder.blocks[1].feed_forward_norm]
     assert [norm.epsilon for norm in norms] == [epsilon] * 2
+
+
+def test_the_two_kinds_of_gelu_are_told_apart():
+    ones = np.float32([1.0, -1.0])
+    for name, expected in (
+        ("gelu", [0.841345, -0.158655]),
+        ("gelu_new", [0.841192, -0.158808]),
+        ("gelu_pytorch_tanh", [0.841192, -0.158808]),
+    ):
+        activation = get_activation(ACTIVATIONS[name])
+        assert_close(activation(ones), np.float32(expected), atol=1e-6)
 
 
 @pytest.mark.parametrize("key", ["gpt2", "llama-grouped", "llama-single"])
