@@ -340,7 +340,9 @@ def public_layers():
     return {
         name: value
         for name, value in named
-        if inspect.isclass(value) and issubclass(value, keras.layers.Layer)
+        if inspect.isclass(value)
+        and issubclass(value, keras.layers.Layer)
+        and not issubclass(value, keras.Model)
     }
 
 
