@@ -214,7 +214,7 @@ class RecurrentSeq2Seq(BaseModel):
             for index, name in enumerate(("source", "target", "output"))
         }
         # Logits in at least float32, for the loss and the search.
-        dtype = keras.backend.result_type(self.variable_dtype, "float32")
+        dtype = "float64" if self.compute_dtype == "float64" else "float32"
         self.head = keras.layers.Dense(vocabulary_size, name="head", dtype=dtype)
 
     def build(self, inputs_shape=None):

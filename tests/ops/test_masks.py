@@ -72,3 +72,14 @@ def test_an_additive_mask_never_gets_through_a_model():
         outputs = kt.TransformerEncoder(8, 2, 12)(inputs, padding_mask=mask)
         model = keras.Model([inputs, mask], outputs)
         model([np.ones((1, 3, 8), "float32"), np.array([[0, 0, -1e9]], "float32")])
+
+
+def test_tokens_first_moves_padding_behind_and_says_where_all_went():
+    ids = np.array([[0, 5, 0, 6, 7], [8, 9, 0, 0, 0], [0, 0, 0, 0, 0]])
+    moved, places = masks.tokens_first(ids, ops.convert_to_tensor(ids != 0))
+    np.testing.assert_array_equal(moved, [[5, 6, 7, 0, 0], [8, 9, 0, 0, 0], [0] * 5])
+    np.testing.assert_array_equal(
+        places, [[0, 0, 0, 1, 2], [0, 1, 1, 1, 1], [0, 0, 0, 0, 0]]
+    )
+    back = np.take_along_axis(array(moved), array(places), axis=1)
+    np.testing.assert_array_equal(back[ids != 0], ids[ids != 0])

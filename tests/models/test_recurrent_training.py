@@ -1,0 +1,166 @@
+"""The recurrent translators learn, in every dtype, and files keep them."""
+
+import inspect
+import json
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from cases.helpers import array, assert_close, fresh_process
+from models.recurrent_examples import KINDS, TARGETS, VOCABULARY, make, pair
+
+LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+# Every constructor argument with a value other than the default.
+COMPLETE = dict(
+    vocabulary_size=12,
+    embed_dim=3,
+    units=4,
+    source_vocabulary_size=13,
+    cell="lstm",
+    num_layers=2,
+    bidirectional=True,
+    attention="luong",
+    score="concat",
+    attention_units=5,
+    input_feeding=False,
+    output_units=6,
+    share_embeddings=True,
+    dropout=0.25,
+    pad_id=4,
+    start_id=5,
+    stop_id=6,
+    seed=7,
+)
+
+
+def test_a_config_is_json_and_makes_the_same_model():
+    arguments = {**COMPLETE, "source_vocabulary_size": 12}
+    parameters = inspect.signature(kt.RecurrentSeq2Seq).parameters
+    assert set(arguments) == set(parameters) - {"kwargs"}
+    for given in (arguments, {**COMPLETE, "share_embeddings": False}):
+        model = kt.RecurrentSeq2Seq(
+            **given, name="first-1", trainable=False, dtype="mixed_bfloat16"
+        )
+        config = json.loads(json.dumps(model.get_config()))
+        assert {name: config[name] for name in given} == given
+        copy = kt.RecurrentSeq2Seq.from_config(config)
+        assert copy.get_config() == model.get_config()
+        assert copy.name == "first-1" and not copy.trainable
+        assert copy.dtype_policy.name == "mixed_bfloat16"
+
+
+@pytest.mark.parametrize("variant", KINDS)
+def test_build_alone_makes_all_variables(variant):
+    model, called = make(variant), make(variant)
+    called(pair())
+    assert [w.path for w in model.weights] == [w.path for w in called.weights]
+    assert all(w.path.startswith("translator/") for w in model.weights)
+    symbolic = model.compute_output_spec(
+        {name: keras.KerasTensor((None, None), "int32") for name in pair()}
+    )
+    assert symbolic.shape == (None, None, VOCABULARY)
+    shapes = {name: ids.shape for name, ids in pair().items()}
+    assert model.compute_output_shape(shapes) == called(pair()).shape
+
+
+ON = """
+import sys
+import keras
+import keras_transformer
+from models.recurrent_examples import TARGETS, pair
+
+model = keras.models.load_model(sys.argv[1])
+logits = keras.ops.convert_to_numpy(model(pair()))
+print(repr(logits.ravel().tolist()))
+print(int(model.optimizer.iterations))
+print(float(model.train_on_batch(pair(), TARGETS)))
+"""
+
+
+@pytest.mark.parametrize("variant", KINDS)
+def test_a_new_process_loads_it_and_trains_on(variant, tmp_path, monkeypatch):
+    tests = Path(__file__).resolve().parents[1]
+    monkeypatch.setenv("PYTHONPATH", str(tests))
+    model = make(variant)
+    model.compile(keras.optimizers.Adam(0.01), LOSS)
+    for _ in range(2):
+        model.train_on_batch(pair(), TARGETS)
+    model.save(tmp_path / "model.keras")
+    printed = fresh_process(ON, tmp_path / "model.keras").splitlines()[-3:]
+    logits = np.reshape(json.loads(printed[0]), (*TARGETS.shape, VOCABULARY))
+    np.testing.assert_allclose(logits, array(model(pair())), atol=1e-6)
+    assert int(printed[1]) == 2
+    loss = float(model.train_on_batch(pair(), TARGETS))
+    assert abs(float(printed[2]) - loss) < 1e-5
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "float64"])
+@pytest.mark.parametrize("variant", KINDS)
+def test_every_policy_gives_full_logits_and_trains(variant, policy):
+    if policy == "float64" and keras.backend.backend() == "jax":
+        pytest.skip("JAX has float64 only when asked for at its start")
+    expected = array(make(variant)(pair()))
+    model = make(variant, dtype=policy)
+    logits = model(pair())
+    wanted = "float64" if policy == "float64" else "float32"
+    assert keras.backend.standardize_dtype(logits.dtype) == wanted
+    tolerance = {"mixed_float16": 2e-2, "mixed_bfloat16": 1e-1, "float64": 1e-5}
+    assert np.abs(array(logits) - expected).max() < tolerance[policy]
+    state = model.start({"token_ids": pair()["encoder_token_ids"]}, 9)
+    first, _ = model.step(keras.ops.convert_to_tensor(TARGETS[:, 0]), state)
+    assert keras.backend.standardize_dtype(first.dtype) == wanted
+    real = TARGETS[:, 0] != 0
+    near = tolerance[policy] / 10 if wanted == "float32" else 1e-5
+    assert_close(array(first)[real], array(logits)[real, 0], atol=near)
+    for variable in model.trainable_variables:
+        assert keras.backend.standardize_dtype(variable.dtype) == wanted
+    model.compile("sgd", LOSS)
+    before = [array(w).copy() for w in model.trainable_variables]
+    assert np.isfinite(float(model.train_on_batch(pair(), TARGETS)))
+    after = [array(w) for w in model.trainable_variables]
+    assert all(np.isfinite(w).all() for w in after)
+    assert any((a != b).any() for a, b in zip(after, before, strict=True))
+
+
+def reversals(count=8, length=4, seed=0):
+    """Return pairs of a sequence and the same backwards, as batch and labels."""
+    words = np.random.default_rng(seed).integers(4, VOCABULARY, (count, length))
+    backwards = words[:, ::-1]
+    starts, stops = np.full((count, 1), 2), np.full((count, 1), 3)
+    return (
+        pair(words, np.concatenate([starts, backwards], axis=1)),
+        np.concatenate([backwards, stops], axis=1),
+    )
+
+
+@pytest.mark.parametrize("variant", KINDS)
+def test_it_learns_eight_reversals_by_heart(variant):
+    inputs, labels = reversals()
+    model = kt.RecurrentSeq2Seq(
+        VOCABULARY,
+        8,
+        16,
+        attention={"2014": None, "2015": "bahdanau"}.get(variant, "luong"),
+    )
+    model.compile(keras.optimizers.Adam(0.02), LOSS)
+    for _ in range(300):
+        if float(model.train_on_batch(inputs, labels)) < 0.015:
+            break
+    predicted = np.argmax(array(model(inputs)), axis=-1)
+    np.testing.assert_array_equal(predicted, labels)
+
+
+@pytest.mark.parametrize("variant", KINDS)
+def test_a_compiled_training_step_is_an_eager_one(variant):
+    losses = []
+    has_compiler = keras.backend.backend() != "torch"
+    for settings in (dict(run_eagerly=True), dict(jit_compile=has_compiler)):
+        model = make(variant)
+        model.compile(keras.optimizers.SGD(0.1), LOSS, **settings)
+        losses.append([model.train_on_batch(pair(), TARGETS) for _ in range(2)])
+    assert losses[0][1] < losses[0][0]
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
