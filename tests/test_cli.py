@@ -1,3 +1,5 @@
+import io
+
 import numpy as np
 import pytest
 
@@ -39,6 +41,54 @@ def test_train_evaluate_and_predict(reviews, tmp_path, capsys):
     assert all(0.5 <= float(line.split("\t")[1]) <= 1 for line in lines)
 
 
+@pytest.fixture
+def tiny_recipes(monkeypatch):
+    from keras_transformer.tasks.generation_recipes import RECIPES
+
+    for recipe in RECIPES.values():
+        for name, value in dict(num_layers=1, embed_dim=16, dense_dim=16).items():
+            monkeypatch.setitem(recipe.settings, name, value)
+
+
+def test_generation_trains_evaluates_and_writes(
+    reviews, tmp_path, capsys, tiny_recipes, monkeypatch
+):
+    pytest.importorskip("matplotlib")
+    task, folder = ["--task", "generation"], tmp_path / "작가"
+    command = ["train", *task, "--data", str(reviews), "--output", str(folder)]
+    command += ["--epochs", "2", "--vocabulary-size", "60", "--sample", "정말"]
+    assert main(command) == 0
+    output = capsys.readouterr().out
+    assert output.count("    '정말") == 2 and "validation: perplexity" in output
+    assert (folder / "attention.png").is_file() and (folder / "model.keras").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["reviews.tsv", "작가"]
+
+    assert main(["evaluate", *task, str(folder), str(reviews)]) == 0
+    assert "bits a character (60 texts, " in capsys.readouterr().out
+
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("정말\n\n너무\n", encoding="utf-8")
+    command = ["predict", *task, "--max-new-tokens", "8", "--temperature", "1.5"]
+    command += ["--seed", "1", str(folder)]
+    assert main([*command, str(prompts)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 and lines[0].startswith("정말")
+    assert lines[2].startswith("너무")
+    monkeypatch.setattr("sys.stdin", io.StringIO("정말\n"))
+    assert main([*command, "--stream"]) == 0
+    assert capsys.readouterr().out.splitlines() == lines[:1]
+    assert main([*command, str(prompts), "--top-p", "7"]) == 2
+    assert "top_p=7.0" in capsys.readouterr().err
+
+
+def test_texts_to_train_on_may_stand_one_a_line(tmp_path, capsys):
+    file = tmp_path / "empty.txt"
+    file.write_text("\n \n", encoding="utf-8")
+    command = ["train", "--task", "generation", "--data", str(file)]
+    assert main(command) == 2
+    assert "has no texts" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "command, message",
     [
@@ -52,6 +102,10 @@ def test_train_evaluate_and_predict(reviews, tmp_path, capsys):
             "--epochs must be",
         ),
         (["train", "--resume", "--output", "{folder}/new"], "is not a saved"),
+        (
+            ["predict", "--task", "generation", "{folder}"],
+            "a saved TextGenerator",
+        ),
     ],
 )
 def test_mistakes_end_with_a_message_and_status_2(

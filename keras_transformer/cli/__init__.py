@@ -3,9 +3,13 @@
 import argparse
 import sys
 
-from keras_transformer.cli import classification, translation
+from keras_transformer.cli import classification, generation, translation
 
-TASKS = {"classification": classification, "translation": translation}
+TASKS = {
+    "classification": classification,
+    "generation": generation,
+    "translation": translation,
+}
 COMMANDS = {
     "train": "train a model and save it in a folder",
     "predict": "put texts, one a line, through a trained model",

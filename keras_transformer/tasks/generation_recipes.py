@@ -8,9 +8,8 @@ from keras_transformer.tasks.translation_recipes import Recipe
 def build_llama(vocabulary_size: int, **settings) -> LanguageModel:
     """Build a language model with rotary positions."""
     # A layer of its own for each model.
-    return LanguageModel(
-        vocabulary_size, positions=None, **{"rotary": RotaryEmbedding(), **settings}
-    )
+    rotary = {"positions": None, "rotary": RotaryEmbedding()}
+    return LanguageModel(vocabulary_size, **{**rotary, **settings})
 
 
 RECIPES = {

@@ -7,8 +7,10 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer import TextClassifier
+from keras_transformer import LanguageModel, TextClassifier, TextGenerator, generate
 from keras_transformer.datasets import BucketedDataset
+from keras_transformer.tokenizers import SentencePieceTokenizer
+from keras_transformer.training import TokenCrossentropy
 
 from .ready_models import READY, VOCABULARY, compiled
 
@@ -88,3 +90,76 @@ def test_a_task_predicts_texts_of_every_length_with_few_traces():
     assert 1 <= first <= 7  # six edges at most, and the longest length
     classifier.predict(texts * 4)
     assert counter.traces == first
+
+
+class CountingModel(LanguageModel):
+    """A language model that counts how often its Python code is traced."""
+
+    def __init__(self, **settings):
+        sizes = dict(num_layers=1, embed_dim=8, num_heads=2, dense_dim=12)
+        super().__init__(**{"vocabulary_size": VOCABULARY, **sizes, **settings})
+        self.traces = 0
+        self.build()
+
+    def call(self, inputs, training=None):
+        self.traces += 1
+        return super().call(inputs, training=training)
+
+    def step(self, tokens, state):
+        self.traces += 1
+        return super().step(tokens, state)
+
+
+def test_prompts_of_ten_lengths_are_traced_once():
+    model = CountingModel()
+    prompts = [row[None] for row in rows(12)[2:]]  # of 3 to 12 tokens
+    first = generate(model, prompts[0], max_new_tokens=8)
+    traces = model.traces
+    assert traces >= 1
+    for prompt in prompts[1:]:
+        generate(model, prompt, max_new_tokens=8)
+    generate(model, prompts[0], max_new_tokens=16)  # the same padded length
+    assert model.traces == traces
+    generate(model, prompts[0], max_new_tokens=17)
+    assert traces < model.traces <= 2 * traces
+    eager = generate(model, prompts[0], max_new_tokens=8, jit_compile=False)
+    np.testing.assert_array_equal(eager, first)
+
+
+def test_values_of_a_setting_are_no_new_trace():
+    model = CountingModel()
+    settings = dict(max_new_tokens=8, top_p=0.9)
+    generate(model, [[5, 6]], temperature=0.7, seed=0, **settings)
+    traces = model.traces
+    for temperature, seed in ((0.7, 1), (1.5, 0), (2.0, None), (1.0, [4])):
+        generate(model, [[5, 6]], temperature=temperature, seed=seed, **settings)
+    assert model.traces == traces
+
+
+def test_fitting_a_language_model_traces_once_a_bucket():
+    model, sequences = CountingModel(), rows()
+    masks = [np.ones(len(row), "int32") for row in sequences]
+    inputs = {"token_ids": sequences, "padding_mask": masks}
+    data = BucketedDataset(inputs, sequences, batch_size=4, sample_weight="tokens")
+    shapes = {data[index][0]["token_ids"].shape for index in range(len(data))}
+    model.compile("adam", TokenCrossentropy())
+    model.fit(data, epochs=1, verbose=0)
+    assert 1 <= model.traces <= 2 * len(shapes) + 1
+    before = model.traces
+    model.fit(data, epochs=2, verbose=0)
+    assert model.traces <= before + 1
+
+
+def test_a_generator_takes_texts_of_every_length_with_few_traces():
+    texts = ["가 나 다 라 마 바 사 아 자 차 카 타"[: 1 + 2 * n] for n in range(12)]
+    tokenizer = SentencePieceTokenizer.train(texts, 40)
+    size, stop = tokenizer.vocabulary_size, tokenizer.eos_id
+    model = CountingModel(vocabulary_size=size, stop_id=stop, sequence_length=64)
+    generator = TextGenerator(model, tokenizer)
+    generator.perplexity(texts)
+    generator.generate(texts, max_new_tokens=4)
+    first = model.traces
+    assert 2 <= first <= 8  # two padded lengths, 16 and 24, of each
+    generator.perplexity(texts[::-1])
+    generator.generate(texts[::-1], max_new_tokens=7, seed=1)
+    assert model.traces == first
