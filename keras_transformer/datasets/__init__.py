@@ -1,6 +1,7 @@
 """Labelled texts and sentence pairs, and their batches."""
 
 from keras_transformer.datasets.bucketed_dataset import BucketedDataset
+from keras_transformer.datasets.homonyms import Homonyms, load_homonyms
 from keras_transformer.datasets.pairs import Pairs, load_pairs, read_pairs
 from keras_transformer.datasets.reviews import (
     Reviews,
@@ -13,8 +14,10 @@ from keras_transformer.datasets.synthetic_pairs import synthetic_pairs
 
 __all__ = [
     "BucketedDataset",
+    "Homonyms",
     "Pairs",
     "Reviews",
+    "load_homonyms",
     "load_nsmc",
     "load_pairs",
     "load_reviews",

@@ -7,12 +7,15 @@ from keras_transformer.layers.base import (
     BaseModel,
     as_integers,
     check_choice,
+    check_count,
+    check_id,
     check_rate,
     check_size,
     shifted_seed,
 )
 from keras_transformer.layers.recurrent_decoder import ATTENTIONS, RecurrentDecoder
 from keras_transformer.layers.recurrent_encoder import RecurrentEncoder
+from keras_transformer.models.settings import read_tokens
 from keras_transformer.ops import masks
 from keras_transformer.ops.backend import static_size
 
@@ -140,9 +143,10 @@ class RecurrentSeq2Seq(BaseModel):
                 f"source_vocabulary_size={source_vocabulary_size}."
             )
         smaller = min(vocabulary_size, source_vocabulary_size)
-        check_id("pad_id", pad_id, smaller, optional=True)
-        check_id("start_id", start_id, vocabulary_size)
-        check_id("stop_id", stop_id, vocabulary_size, optional=True)
+        check_id("pad_id", pad_id, smaller, "vocabulary_size")
+        check_count("start_id", start_id)
+        check_id("start_id", start_id, vocabulary_size, "vocabulary_size")
+        check_id("stop_id", stop_id, vocabulary_size, "vocabulary_size")
         if pad_id is not None and pad_id in (start_id, stop_id):
             raise ValueError(
                 "`pad_id` must be neither `start_id` nor `stop_id`: padding is not "
@@ -226,9 +230,9 @@ class RecurrentSeq2Seq(BaseModel):
         self.head.build((None, None, self.decoder.output_width))
 
     def call(self, inputs, training=None):
-        ids, mask = self._ids_and_mask(inputs, "encoder_")
+        ids, mask = read_tokens(inputs, "encoder_", self.pad_id)
         carry, memory = self._read_source(ids, mask, training)
-        ids, mask = self._ids_and_mask(inputs, "decoder_")
+        ids, mask = read_tokens(inputs, "decoder_", self.pad_id)
         places = None
         if mask is not None:
             # With its padding last, a target needs no mask: nothing comes after it.
@@ -244,7 +248,7 @@ class RecurrentSeq2Seq(BaseModel):
             inputs: `{"token_ids": (B, S)}`, and perhaps `"padding_mask"` (B, S).
             max_length: Not needed: the state has the same size at any length.
         """
-        ids, mask = self._ids_and_mask(inputs, "")
+        ids, mask = read_tokens(inputs, "", self.pad_id)
         carry, memory = self._read_source(ids, mask, training=False)
         return {"carry": carry, "memory": memory}
 
@@ -292,40 +296,6 @@ class RecurrentSeq2Seq(BaseModel):
         if mask is None:
             mask = ops.ones_like(ids, "bool")
         return self.decoder.start(outputs, states, mask)
-
-    def _ids_and_mask(self, inputs, side):
-        """Return the ids of a side (B, T) and their mask, `None` if none is hidden."""
-        if not isinstance(inputs, dict) or f"{side}token_ids" not in inputs:
-            got = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
-            raise ValueError(
-                f"`inputs` of model {self.name!r} must be a dict with "
-                f"{side + 'token_ids'!r}. Received: {got}."
-            )
-        mask = inputs.get(f"{side}padding_mask")
-        ids = as_integers(f"{side}token_ids", inputs[f"{side}token_ids"])
-        if len(ids.shape) != 2:
-            raise ValueError(
-                f"'{side}token_ids' must have the shape (batch, time). Received shape "
-                f"{tuple(ids.shape)}."
-            )
-        if mask is not None:
-            mask = masks.key_padding(ids, **{f"{side}padding_mask": mask})[:, 0, 0]
-            mask = ops.broadcast_to(mask, ops.shape(ids))
-        elif self.pad_id is not None:
-            mask = masks.padding_mask(ids, self.pad_id)
-        return ids, mask
-
-
-def check_id(name, value, size, optional=False):
-    """Refuse what is no id of a vocabulary."""
-    if value is None and optional:
-        return
-    known = isinstance(value, int) and not isinstance(value, bool)
-    if not (known and 0 <= value < size):
-        raise ValueError(
-            f"`{name}` must be an id below {size}, the size of the vocabulary"
-            f"{', or None' if optional else ''}. Received: {name}={value!r}."
-        )
 
 
 def _check_settings(attention, score, attention_units, input_feeding):

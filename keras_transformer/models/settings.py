@@ -66,12 +66,11 @@ def read_tokens(inputs, prefix: str = "", pad_id: int | None = None, first=False
             fit them.
     """
     name = f"{prefix}token_ids"
-    if not isinstance(inputs, dict):
-        inputs = {name: inputs} if not prefix else {}
-    if name not in inputs:
-        raise ValueError(
-            f"`inputs` must be a dict with {name!r}. Received: {sorted(inputs)}."
-        )
+    if not isinstance(inputs, dict) and not prefix:
+        inputs = {name: inputs}
+    if not isinstance(inputs, dict) or name not in inputs:
+        got = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
+        raise ValueError(f"`inputs` must be a dict with {name!r}. Received: {got}.")
     ids = as_integers(name, inputs[name])
     if len(ids.shape) != 2:
         raise ValueError(
