@@ -173,7 +173,7 @@ REFUSED = [
     (dict(num_layers=0), "`num_layers` must be a positive integer"),
     (dict(dropout=1.0), "`dropout` must be a rate"),
     (dict(stop_id=12), "`stop_id` must be an id below `vocabulary_size`.*stop_id=12"),
-    (dict(start_id=None), "`start_id` must be an id below `vocabulary_size`"),
+    (dict(start_id=None), "`start_id` must be"),
     (dict(start_id=0), "`pad_id` must be neither"),
 ]
 
