@@ -136,8 +136,9 @@ class RecurrentDecoder(BaseLayer):
         self.bridges = []
         if two_way_source:
             self.bridges = [
-                [self._dense(f"bridge_{i}_{s}", units, "tanh") for s in self._letters()]
-                for i in range(num_layers)
+                self._dense(f"bridge_{index}_{letter}", units, "tanh")
+                for index in range(num_layers)
+                for letter in self._letters()
             ]
 
     def _letters(self):
@@ -176,9 +177,8 @@ class RecurrentDecoder(BaseLayer):
                 (batch, time, self.units), (batch, None, self.source_width)
             )
         both = self.attention is None and self.two_way_source
-        for bridges in self.bridges:
-            for bridge in bridges:
-                bridge.build((batch, self.units * (2 if both else 1)))
+        for bridge in self.bridges:
+            bridge.build((batch, self.units * (2 if both else 1)))
 
     def start(self, encoder_outputs, encoder_states, mask):
         """Return the carry and the memory before the first token.
@@ -195,8 +195,8 @@ class RecurrentDecoder(BaseLayer):
         cells = encoder_states
         if self.two_way_source:
             cells = [
-                [self._bridge(states, layers, i) for i in range(len(layers))]
-                for states, layers in zip(encoder_states, self.bridges, strict=True)
+                self._bridged(states, index)
+                for index, states in enumerate(encoder_states)
             ]
         carry = {"cells": [list(states) for states in cells]}
         if self.attention is None:
@@ -331,12 +331,20 @@ class RecurrentDecoder(BaseLayer):
             return_attention_scores=True,
         )
 
-    def _bridge(self, states, bridges, index):
-        """Return the first decoder state `index` (h or c) of a two-way encoder."""
-        forward, backward = states[index], states[len(bridges) + index]
-        if self.attention is None:
-            backward = ops.concatenate([forward, backward], axis=-1)
-        return bridges[index](backward)
+    def _bridged(self, states, index):
+        """Return the first states of layer `index` after a two-way encoder."""
+        count = len(self._letters())
+        first = []
+        for forward, backward, bridge in zip(
+            states[:count],
+            states[count:],
+            self.bridges[index * count : (index + 1) * count],
+            strict=True,
+        ):
+            if self.attention is None:
+                backward = ops.concatenate([forward, backward], axis=-1)
+            first.append(bridge(backward))
+        return first
 
     def _noise(self, inputs):
         ones = ops.ones((ops.shape(inputs)[0], self.units), self.compute_dtype)

@@ -98,6 +98,17 @@ def test_a_new_process_loads_it_and_trains_on(variant, tmp_path, monkeypatch):
     assert abs(float(printed[2]) - loss) < 1e-5
 
 
+def test_a_quantized_model_comes_back_from_a_file(tmp_path):
+    model = make("2014-deep")
+    plain = array(model(pair()))
+    model.quantize("int8")
+    quantized = array(model(pair()))
+    assert 0 < np.abs(quantized - plain).max() < 0.1
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert_close(loaded(pair()), quantized)
+
+
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "float64"])
 @pytest.mark.parametrize("variant", KINDS)
 def test_every_policy_gives_full_logits_and_trains(variant, policy):

@@ -67,9 +67,10 @@ def first_states(model, last):
     """Return s_0 of each layer."""
     if not model.bidirectional:
         return last
+    half = 2 if model.cell == "lstm" else 1
     first = []
-    for states, bridges in zip(last, model.decoder.bridges, strict=True):
-        half = len(bridges)
+    for index, states in enumerate(last):
+        bridges = model.decoder.bridges[index * half : (index + 1) * half]
         backward = states[half:]
         if model.attention is None:
             backward = [
