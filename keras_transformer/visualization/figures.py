@@ -80,9 +80,10 @@ class Fonts:
 
     Args:
         texts: All texts of the figure.
+        stacklevel: How far up the user's own line is, for the warning.
     """
 
-    def __init__(self, texts):
+    def __init__(self, texts, stacklevel: int = 3):
         from matplotlib.font_manager import FontProperties, findfont
 
         usual = str(findfont(FontProperties()))
@@ -96,7 +97,7 @@ class Fonts:
             warnings.warn(
                 f"No font was found that can write {missing[0]!r}: boxes are drawn "
                 f"instead. To get one: {INSTALL}.",
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
         else:
             self._files.insert(0, hangul)

@@ -52,7 +52,8 @@ def draw_heat_maps(
     """
     names = names or [""] * len(panels)
     ticks = ticks or {}
-    fonts = Fonts([*rows, *columns, *names, *labels, *ticks.values(), title or ""])
+    texts = [*rows, *columns, *names, *labels, *ticks.values(), title or ""]
+    fonts = Fonts(texts, stacklevel=4)
     sizes = sizes or (ONE_HEAD if len(panels) == 1 else GRID)
     if every_token:
         wanted, least, greatest, _, size = sizes

@@ -6,7 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keras_transformer.visualization import figures, plot_attention, plot_views
+from keras_transformer.visualization import (
+    figures,
+    plot_attention,
+    plot_mask,
+    plot_views,
+)
 
 font_manager = pytest.importorskip("matplotlib.font_manager")
 
@@ -86,7 +91,7 @@ def test_texts_without_hangul_keep_the_usual_font(monkeypatch):
     assert fonts.fit("the", SIZE)[1].get_file() == usual
 
 
-@pytest.mark.parametrize("draw", [plot_attention, plot_views])
+@pytest.mark.parametrize("draw", [plot_attention, plot_mask, plot_views])
 def test_without_any_hangul_font_one_warning_says_what_to_install(monkeypatch, draw):
     monkeypatch.setattr(figures, "hangul_font", lambda: None)
     with pytest.warns(UserWarning) as caught:
@@ -96,7 +101,7 @@ def test_without_any_hangul_font_one_warning_says_what_to_install(monkeypatch, d
     assert caught[0].filename == __file__
 
 
-@pytest.mark.parametrize("draw", [plot_attention, plot_views])
+@pytest.mark.parametrize("draw", [plot_attention, plot_mask, plot_views])
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch, draw):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"keras-transformer-layers\[plot\]"):

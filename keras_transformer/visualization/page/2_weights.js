@@ -9,7 +9,7 @@ const SQUARES = Float32Array.from({ length: 256 }, (_, q) => (q / 255) ** 2);
 const state = { kind: "", layer: 0, head: MEAN, active: null, pinned: false };
 let layers = []; // those of the chosen kind
 let weights = new Float32Array(0); // of the chosen head, a row a query
-let top1 = 1; // the weight of the last color
+let lastColor = 1; // the weight that has the last color
 let colors = [];
 
 const tokensOf = (layer, side) => data.sequences[layer[side]];

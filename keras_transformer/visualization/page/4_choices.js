@@ -69,8 +69,8 @@ function chooseHead(head) {
 }
 
 function recolor() {
-  top1 = $("range").value === "one" ? 1 : greatest(weights);
-  $("high").textContent = top1 === 1 ? "1" : number(top1);
+  lastColor = $("range").value === "one" ? 1 : greatest(weights);
+  $("high").textContent = lastColor === 1 ? "1" : number(lastColor);
   drawMatrix();
   showActive();
 }

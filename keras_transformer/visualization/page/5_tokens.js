@@ -77,6 +77,8 @@ function rowOf({ side, index }) {
   );
 }
 
+const looks = new WeakMap(); // of each token: how it was last drawn
+
 function showActive() {
   const { active } = state;
   const row = active ? rowOf(active) : null;
@@ -87,7 +89,7 @@ function showActive() {
     const near = active?.side === side;
     const chosen = near ? active.index : active?.other;
     [...box.children].forEach((token, index) => {
-      const color = row && !near ? colorOf(row[index], top1) : null;
+      const color = row && !near ? colorOf(row[index], lastColor) : null;
       const look = `${chosen === index} ${state.pinned && chosen === index && near} ${color}`;
       if (looks.get(token) === look) return; // 400 tokens, of which few change
       looks.set(token, look);
@@ -100,8 +102,6 @@ function showActive() {
   showReading(active, row);
   paint();
 }
-const looks = new WeakMap();
-
 function showReading(active, row) {
   const sentence = element("p");
   if (!active) {

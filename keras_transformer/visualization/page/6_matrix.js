@@ -70,7 +70,7 @@ function drawMatrix() {
   [small.width, small.height] = [plan.columns.length, plan.rows.length];
   small
     .getContext("2d")
-    .putImageData(picture(weights, small.height, small.width, top1), 0, 0);
+    .putImageData(picture(weights, small.height, small.width, lastColor), 0, 0);
   const ink = base.getContext("2d");
   ink.setTransform(ratio, 0, 0, ratio, 0, 0);
   ink.clearRect(0, 0, plan.width, plan.height);
