@@ -111,6 +111,8 @@ def _score(model, weights, validation, monitor):
     """Return what the best weights of an interrupted training reached."""
     if not weights.is_file():
         return None
+    if not model.optimizer.built:  # Keras warns where it finds more state than here
+        model.optimizer.build(model.trainable_variables)
     model.load_weights(weights)  # `BackupAndRestore` puts the last ones back
     return model.evaluate(validation, return_dict=True, verbose=0)[
         monitor.removeprefix("val_")
