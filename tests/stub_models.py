@@ -124,6 +124,7 @@ class Recomputed(Stub):
                     "encoder_token_ids": state["source"],
                     "encoder_padding_mask": state["source_mask"],
                     "decoder_token_ids": ids,
+                    "decoder_padding_mask": mask,
                 }
             )
         logits = ops.take(logits, ops.reshape(state["slot"], (1,)), axis=1)[:, 0]
