@@ -7,10 +7,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.generation.inputs import check_count, check_number, prepare
+from keras_transformer.generation.inputs import prepare
 from keras_transformer.generation.limits import Limits
 from keras_transformer.generation.loop import Search
 from keras_transformer.generation.processors import History
+from keras_transformer.ops.checks import check_count, check_number
 
 _NEVER = -1e9  # the score of what does not exist; finite, so that sums stay so
 

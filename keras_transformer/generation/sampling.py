@@ -7,9 +7,9 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.generation import processors as change
-from keras_transformer.generation.inputs import check_count, check_number
 from keras_transformer.generation.limits import Limits
 from keras_transformer.generation.processors import History
+from keras_transformer.ops.checks import check_count, check_number
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,14 +55,6 @@ def check_rate(name: str, value):
         )
 
 
-def check_count(name: str, value):
-    """Refuse what is not an integer of at least 0."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise ValueError(
-            f"`{name}` must be an integer of at least 0. Received: {name}={value!r}."
-        )
-
-
 def check_id(name: str, value, size: int, size_name: str):
     """Refuse a token id that is neither `None` nor below the vocabulary's size."""
     known = isinstance(value, (int, np.integer)) and not isinstance(value, bool)

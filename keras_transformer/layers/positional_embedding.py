@@ -7,7 +7,6 @@ from keras_transformer.layers.base import (
     BaseLayer,
     as_integers,
     check_choice,
-    check_count,
     check_id,
     check_positions,
     check_positive,
@@ -16,6 +15,7 @@ from keras_transformer.layers.base import (
 )
 from keras_transformer.layers.sinusoidal_encoding import SinusoidalEncoding
 from keras_transformer.ops.backend import is_traced, static_size
+from keras_transformer.ops.checks import check_count
 from keras_transformer.ops.masks import padding_mask
 
 

@@ -7,7 +7,6 @@ from keras_transformer.layers.base import (
     BaseModel,
     as_integers,
     check_choice,
-    check_count,
     check_id,
     check_rate,
     check_size,
@@ -18,6 +17,7 @@ from keras_transformer.layers.recurrent_encoder import RecurrentEncoder
 from keras_transformer.models.settings import read_tokens
 from keras_transformer.ops import masks
 from keras_transformer.ops.backend import static_size
+from keras_transformer.ops.checks import check_count
 
 
 class RecurrentSeq2Seq(BaseModel):

@@ -4,7 +4,7 @@ import warnings
 
 from keras import ops
 
-from keras_transformer.generation.inputs import check_count
+from keras_transformer.ops.checks import check_count
 
 
 def check_parts(model, tokenizer, *, max_length: int | None, add_bos: bool) -> int:

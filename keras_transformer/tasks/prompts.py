@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from keras_transformer.generation.inputs import check_count
 from keras_transformer.generation.sampling import Sampling
+from keras_transformer.ops.checks import check_count
 from keras_transformer.tasks.length_batches import length_batches
 
 NEW_TOKENS = 64  # unless told otherwise

@@ -10,8 +10,9 @@ from keras import ops
 
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.generation import generate, stream
-from keras_transformer.generation.inputs import check_count, pad_rows
+from keras_transformer.generation.inputs import pad_rows
 from keras_transformer.layers.base import check_choice
+from keras_transformer.ops.checks import check_count
 from keras_transformer.tasks.continuation import continue_text
 from keras_transformer.tasks.explanation import Explanation
 from keras_transformer.tasks.folder import read_folder, write_folder

@@ -8,8 +8,8 @@ import numpy as np
 
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.generation import beam_search
-from keras_transformer.generation.inputs import check_count
 from keras_transformer.layers.base import check_choice
+from keras_transformer.ops.checks import check_count
 from keras_transformer.tasks.alignment import Alignment, Translation
 from keras_transformer.tasks.folder import read_folder, write_folder
 from keras_transformer.tasks.length_batches import length_batches
