@@ -230,9 +230,9 @@ def test_a_full_cache_refuses_a_further_token(used, more):
     cache = create_cache(1, 4, 2, 3)
     x = keras.ops.ones((1, 5, 2, 3))
     if used:
-        cache = write_cache(cache, x[:, :used], x[:, :used])
+        cache = write_cache(cache, x[:, :used], x[:, :used], np.arange(used))
     with pytest.raises(ValueError, match="4"):
-        write_cache(cache, x[:, :more], x[:, :more])
+        write_cache(cache, x[:, :more], x[:, :more], np.arange(more))
 
 
 def test_a_cache_is_filled_in_order_and_never_wraps():
@@ -241,7 +241,8 @@ def test_a_cache_is_filled_in_order_and_never_wraps():
     cache = create_cache(1, 4, 2, 3)
     for start, stop in ((0, 2), (2, 3), (3, 4)):
         before = array(cache["key"]).copy()
-        after = write_cache(cache, x[:, start:stop], x[:, start:stop])
+        new = x[:, start:stop]
+        after = write_cache(cache, new, new, np.arange(start, stop))
         assert_close(cache["key"], before, atol=0)  # values are never changed
         cache = after
         assert int(array(cache["slot"])) == stop

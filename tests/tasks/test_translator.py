@@ -3,11 +3,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cases.examples import quick
 from keras_transformer import Translator
 from keras_transformer.models import Seq2SeqTransformer
 from keras_transformer.tokenizers import SentencePieceTokenizer
 
-WORDS = {"하나": "one", "둘": "two", "셋": "three", "넷": "four", "다섯": "five"}
+WORDS = {"하나": "one", "둘": "two", "셋": "three", "넷": "four"}
 PAIRS = [
     (f"{first} {second}", f"{WORDS[second]} {WORDS[first]}")
     for first in WORDS
@@ -28,7 +29,7 @@ def small(**settings):
 def translator():
     keras.utils.set_random_seed(0)
     translator = small()
-    translator.fit(PAIRS, epochs=150, max_tokens=64, **TRAINING)
+    translator.fit(PAIRS, epochs=120, max_tokens=64, **TRAINING)
     return translator
 
 
@@ -44,7 +45,7 @@ def test_it_learns_what_it_is_shown(translator):
 
 
 def test_a_sentence_gets_the_same_alone_and_among_others(translator):
-    texts = ["하나 둘", "", "셋 넷 다섯 하나 둘 셋 넷 하나 둘 셋", "  ", "다섯 하나"]
+    texts = ["하나 둘", "", "셋 넷 넷 하나 둘 셋 넷 하나 둘 셋", "  ", "넷 하나"]
     together = translator.translate(texts, 2, n_best=2)
     for text, found in zip(texts, together, strict=True):
         ((alone, *_),) = translator.translate([text], 2, n_best=2)
@@ -109,7 +110,7 @@ def test_saved_and_loaded_it_translates_alike(translator, tmp_path):
         Translator.load(folder)
 
 
-@pytest.mark.parametrize("recipe", ["2014", "2015", "luong"])
+@pytest.mark.parametrize("recipe", quick(["2014", "2015", "luong"], ["2015"]))
 def test_the_recurrent_recipes_learn_too(recipe, tmp_path):
     keras.utils.set_random_seed(0)
     translator = Translator.from_pairs(
@@ -119,7 +120,7 @@ def test_the_recurrent_recipes_learn_too(recipe, tmp_path):
     sources, targets = zip(*PAIRS, strict=True)
     found = translator.translate(sources, 2)
     right = sum(one == other for one, other in zip(found, targets, strict=True))
-    assert right >= 20
+    assert right >= 13
     translator.save(tmp_path / "task")
     assert Translator.load(tmp_path / "task").translate(sources[:3], 2) == found[:3]
     if recipe == "2014":
@@ -202,7 +203,7 @@ def test_bad_pairs_are_named(pairs, error, message):
 
 def test_long_sentences_are_cut_and_learned_positions_hold():
     translator = small(positions="learned", sequence_length=12, max_length=12)
-    (found,) = translator.translate(["하나 둘 셋 넷 다섯 " * 9], 2)
+    (found,) = translator.translate(["하나 둘 셋 넷 " * 9], 2)
     assert isinstance(found, str)
     with pytest.raises(ValueError, match="num_beams=0"):
         translator.translate(["하나"], 0)
