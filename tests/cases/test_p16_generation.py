@@ -10,6 +10,8 @@ from keras_transformer.generation import beam_search, generate, stream
 from models.model_examples import language_model, translator
 from stub_models import counting
 
+from .examples import quick
+
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() == "torch", reason="PyTorch runs eagerly: no traces"
 )
@@ -36,7 +38,9 @@ def traces(model):
     return sum(model.calls.values())
 
 
-@pytest.mark.parametrize("name", ["generate", "stream", "beam_search"])
+@pytest.mark.parametrize(
+    "name", quick(["generate", "stream", "beam_search"], ["beam_search"])
+)
 @pytest.mark.parametrize("kind", MODELS)
 def test_prompts_of_ten_lengths_are_traced_once(kind, name):
     model = counting(MODELS[kind]())

@@ -12,6 +12,7 @@ from keras_transformer.datasets import BucketedDataset
 from keras_transformer.tokenizers import SentencePieceTokenizer
 from keras_transformer.training import TokenCrossentropy
 
+from .examples import quick
 from .ready_models import READY, VOCABULARY, compiled
 
 pytestmark = [
@@ -50,7 +51,7 @@ def rows(count=40):
     return [rng.integers(4, VOCABULARY, length) for length in lengths]
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", quick(READY, list(READY)[:1]))
 def test_predicting_forty_lengths_traces_once_a_bucket(name):
     model, counter = counted(READY[name]())
     data = BucketedDataset(rows(), batch_size=4, shuffle=False)
@@ -63,7 +64,7 @@ def test_predicting_forty_lengths_traces_once_a_bucket(name):
     assert counter.traces == first
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", quick(READY, list(READY)[:1]))
 def test_fitting_forty_lengths_traces_once_a_bucket(name):
     model, counter = counted(READY[name]())
     labels = np.arange(40) % max(2, model.output_shape[-1])

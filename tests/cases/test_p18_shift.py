@@ -10,6 +10,8 @@ import pytest
 from keras_transformer.generation import beam_search, generate, stream
 from stub_models import TableModel, counting_table
 
+from .examples import quick
+
 STOP = 14
 BUFFERS = [
     [[10]],
@@ -28,7 +30,7 @@ def counter(**settings):
     return TableModel(counting_table(16), last_only=True, stop_id=STOP, **settings)
 
 
-@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("compiled", quick([True, False], [False]))
 @pytest.mark.parametrize("inputs", BUFFERS, ids=range(len(BUFFERS)))
 def test_the_count_goes_on_from_prompts_padded_to_any_length(inputs, compiled):
     settings = {"max_new_tokens": 8, "jit_compile": compiled}

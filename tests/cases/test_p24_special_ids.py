@@ -9,13 +9,14 @@ import pytest
 
 from keras_transformer import TextClassifier
 
+from .examples import quick
 from .helpers import array, assert_close, randomize
 from .ready_models import READY
 
 pytestmark = pytest.mark.filterwarnings("ignore:The corpus is too small")
 
 
-@pytest.mark.parametrize("pad", [0, 3, 11])
+@pytest.mark.parametrize("pad", quick([0, 3, 11], [3]))
 @pytest.mark.parametrize("name", READY)
 def test_a_model_masks_its_own_padding_id_and_no_other(name, pad):
     model = randomize(READY[name](pad_id=pad))
@@ -33,7 +34,9 @@ def test_a_padding_id_outside_the_vocabulary_is_refused(name, pad):
         READY[name](pad_id=pad)
 
 
-@pytest.mark.parametrize("recipe", ["default", "chapter", "sentence-embedding"])
+@pytest.mark.parametrize(
+    "recipe", quick(["default", "chapter", "sentence-embedding"], ["default"])
+)
 def test_a_task_pads_with_the_id_that_its_tokenizer_was_given(recipe):
     texts = ["참 좋은 영화", "참 나쁜 영화", "영화"] * 2
     classifier = TextClassifier.from_texts(

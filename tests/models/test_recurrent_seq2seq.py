@@ -5,6 +5,7 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
+from cases.examples import quick
 from cases.helpers import array, arrays, assert_close
 from keras_transformer.ops.backend import compiled
 from models.recurrent_examples import (
@@ -29,7 +30,7 @@ def steps(model, state, targets):
         yield logits, state, *more
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", quick(VARIANTS, KINDS))
 def test_steps_give_the_teacher_forced_logits_and_alignments(variant):
     model = make(variant)
     if model.attention is None:
@@ -73,7 +74,7 @@ def test_a_step_changes_no_memory_and_a_padded_row_keeps_its_state(variant):
         assert (new[[1, 3]] != old[[1, 3]]).any()
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", quick(VARIANTS, KINDS))
 def test_padding_on_either_side_changes_nothing(variant):
     model = make(variant)
     alone = array(model(pair(SOURCES[1:2], np.array([[2, 5, 6]]))))
@@ -99,7 +100,7 @@ def test_a_mask_says_what_is_padding_whatever_its_id():
     assert np.abs(plain - expected).max() > 1e-3
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", quick(VARIANTS, KINDS))
 def test_empty_sources_are_finite_and_change_no_other_row(variant):
     model = make(variant)
     some = array(model(pair(np.where([[0], [1], [1], [1]], SOURCES, 0))))

@@ -142,6 +142,7 @@ def test_two_vocabularies_are_kept_apart(tmp_path):
     assert again.translate(["하나"], 2) == translator.translate(["하나"], 2)
 
 
+@pytest.mark.slow  # quick for the text generator, which trains by the same function
 def test_an_interrupted_training_goes_on(tmp_path):
     class Interrupt(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):
