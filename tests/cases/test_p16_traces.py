@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformer import LanguageModel, TextClassifier, TextGenerator, generate
+from keras_transformer import LanguageModel, TextClassifier, TextGenerator
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.tokenizers import SentencePieceTokenizer
 from keras_transformer.training import TokenCrossentropy
@@ -109,32 +109,6 @@ class CountingModel(LanguageModel):
     def step(self, tokens, state):
         self.traces += 1
         return super().step(tokens, state)
-
-
-def test_prompts_of_ten_lengths_are_traced_once():
-    model = CountingModel()
-    prompts = [row[None] for row in rows(12)[2:]]  # of 3 to 12 tokens
-    first = generate(model, prompts[0], max_new_tokens=8)
-    traces = model.traces
-    assert traces >= 1
-    for prompt in prompts[1:]:
-        generate(model, prompt, max_new_tokens=8)
-    generate(model, prompts[0], max_new_tokens=16)  # the same padded length
-    assert model.traces == traces
-    generate(model, prompts[0], max_new_tokens=17)
-    assert traces < model.traces <= 2 * traces
-    eager = generate(model, prompts[0], max_new_tokens=8, jit_compile=False)
-    np.testing.assert_array_equal(eager, first)
-
-
-def test_values_of_a_setting_are_no_new_trace():
-    model = CountingModel()
-    settings = dict(max_new_tokens=8, top_p=0.9)
-    generate(model, [[5, 6]], temperature=0.7, seed=0, **settings)
-    traces = model.traces
-    for temperature, seed in ((0.7, 1), (1.5, 0), (2.0, None), (1.0, [4])):
-        generate(model, [[5, 6]], temperature=temperature, seed=seed, **settings)
-    assert model.traces == traces
 
 
 def test_fitting_a_language_model_traces_once_a_bucket():

@@ -49,6 +49,16 @@ def test_rows_draw_for_themselves():
     assert len(set(map(tuple, rows))) == 4
 
 
+def test_a_row_with_a_seed_of_its_own_draws_as_it_would_alone():
+    together = sample(seed=[3, 5, 3])
+    for prompt, seed, row in zip(PROMPTS, [3, 5, 3], together, strict=True):
+        assert sample([prompt], seed=seed) == [row]
+    with pytest.raises(ValueError, match="one for each of the 3. Received: 2 seeds"):
+        sample(seed=[3, 5])
+    with pytest.raises(ValueError, match="seed=-1"):
+        sample(seed=[3, -1, 5])
+
+
 def test_global_seeds_are_neither_used_nor_changed():
     def numbers():
         own = keras.ops.convert_to_numpy(keras.random.uniform((2,)))
