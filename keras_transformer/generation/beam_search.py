@@ -245,7 +245,7 @@ def _search(model, settings, task, rows, width):
             covered = _pick(coverage, parents)
             final = final + values["coverage_penalty"] * _cover(covered, carry)
             new["coverage"] = _pick(covered, order)
-        top = ops.arange(scores.shape[1]) < beams
+        top = ops.arange(scores.shape[1], dtype="int32") < beams
         counts = ops.logical_and(ops.logical_and(ends, top), carry["open"][:, None])
         counts = ops.logical_and(counts, scores > _NEVER / 2)
         final = ops.where(counts, final, _NEVER)

@@ -86,7 +86,7 @@ def keep_top_p(logits, p):
     probabilities = ops.softmax(logits, axis=-1)
     falling = -ops.sort(-probabilities, axis=-1)
     before = ops.cumsum(falling, axis=-1) - falling
-    kept = ops.logical_or(before < p, ops.arange(falling.shape[-1]) == 0)
+    kept = ops.logical_or(before < p, ops.arange(falling.shape[-1], dtype="int32") == 0)
     least = ops.min(ops.where(kept, falling, 2.0), axis=-1, keepdims=True)
     # The rounded sum may reach 1 before the last tokens.
     dropped = ops.logical_and(probabilities < least, p < 1)

@@ -86,7 +86,7 @@ def read_tokens(inputs, prefix: str = "", pad_id: int | None = None, first=False
         return ids, None
     mask = masks.padding_mask(ids, pad_id)
     if first:
-        mask = ops.logical_or(mask, ops.arange(ops.shape(ids)[1]) == 0)
+        mask = ops.logical_or(mask, ops.arange(ops.shape(ids)[1], dtype="int32") == 0)
     return ids, mask
 
 

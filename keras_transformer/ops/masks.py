@@ -45,15 +45,15 @@ def position_mask(query_positions, key_positions, *, causal=True, window=None):
 def causal_mask(query_length, key_length=None):
     """Return the mask (1, 1, T, S) that hides the future."""
     key_length = query_length if key_length is None else key_length
-    return position_mask(ops.arange(query_length), ops.arange(key_length))
+    return position_mask(_count(query_length), _count(key_length))
 
 
 def sliding_window_mask(query_length, window, key_length=None, *, causal=False):
     """Return the mask (1, 1, T, S) of keys less than `window` positions away."""
     key_length = query_length if key_length is None else key_length
     return position_mask(
-        ops.arange(query_length),
-        ops.arange(key_length),
+        _count(query_length),
+        _count(key_length),
         causal=causal,
         window=window,
     )
@@ -200,6 +200,11 @@ def pair_mask(attention_mask, queries, keys, ranks=(3, 4)):
 
 
 _FORMS = {2: "(batch, time)", 3: "(batch, query, key)", 4: "(batch, head, query, key)"}
+
+
+def _count(length):
+    # Without a dtype, TensorFlow counts in int16 where floats are float16.
+    return ops.arange(length, dtype="int32")
 
 
 def _batched(positions):
