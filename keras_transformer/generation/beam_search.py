@@ -188,7 +188,7 @@ def _search(model, settings, task, rows, width):
             "prompts": prompts,
             "last": _repeated(prompts["token_ids"][:, -1]),
             "tokens": ops.full((rows, beams, slots), pad, "int32"),
-            "scores": ops.convert_to_tensor(np.tile(scores, (rows, 1))),
+            "scores": ops.convert_to_tensor(np.tile(scores, (rows, 1)), "float32"),
             "done": {
                 "tokens": ops.full((rows, beams, slots), pad, "int32"),
                 "scores": ops.full((rows, beams), _NEVER, "float32"),
@@ -206,7 +206,8 @@ def _search(model, settings, task, rows, width):
 
     def _repeated(leaf):
         # Not `ops.repeat`: of a single row PyTorch makes views of the same memory.
-        index = np.repeat(np.arange(rows, dtype="int32"), beams)
+        index = np.repeat(np.arange(rows), beams)
+        index = ops.convert_to_tensor(index, "int32")
         return _rows(leaf, index) if len(leaf.shape) else leaf
 
     def advance(carry):

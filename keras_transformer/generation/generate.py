@@ -109,7 +109,7 @@ def _search(model, inputs, settings):
         mask = ops.concatenate([carry["prompt_mask"], written], axis=1)
         history = History(carry["tokens"], mask, width + count, count)
         token = settings.choose(ops.cast(logits, "float32"), history, values)
-        token = ops.where(carry["finished"], pad, token)
+        token = ops.cast(ops.where(carry["finished"], pad, token), "int32")
         stops = ops.any(ops.equal(token[:, None], values["stop_ids"][None]), axis=-1)
         here = ops.arange(width + task.new_slots, dtype="int32") == width + count
         return {

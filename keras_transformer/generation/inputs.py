@@ -5,8 +5,6 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
-from keras_transformer.ops.masks import padding_mask
-
 
 def bucket(length: int, most: int | None = None) -> int:
     """Return the padded length of a text: 16, 24, 32, 48, 64, 96, 128, ...
@@ -57,7 +55,7 @@ def as_rows(inputs, pad_id: int | None, name: str = "inputs") -> list[np.ndarray
         "integer ids. It",
     )
     if mask is None:
-        mask = np.ones(ids.shape, bool) if pad_id is None else padding_mask(ids, pad_id)
+        mask = np.ones(ids.shape, bool) if pad_id is None else ids != pad_id
     mask = np.asarray(ops.convert_to_numpy(mask)).astype(bool)
     if mask.shape != ids.shape:
         raise ValueError(
@@ -158,7 +156,9 @@ def _stop_ids(model, stop_ids):
 def _integers(ids, ranks, message):
     """Return ids as wide integers, which still show what is no id."""
     try:
-        array = np.asarray(ops.convert_to_numpy(ids))
+        # JAX would cut integers of 64 bits down to 32.
+        plain = isinstance(ids, np.ndarray)
+        array = ids if plain else np.asarray(ops.convert_to_numpy(ids))
     except (TypeError, ValueError) as error:  # ragged, or no numbers at all
         raise ValueError(f"{message} is {ids!r}.") from error
     whole = np.issubdtype(array.dtype, np.integer) or not array.size

@@ -68,7 +68,13 @@ class Search:
 
 
 def _tensors(values):
-    return keras.tree.map_structure(ops.convert_to_tensor, values)
+    # With their dtype: where floats are bfloat16, Keras makes integers float32 on JAX.
+    return keras.tree.map_structure(
+        lambda x: ops.convert_to_tensor(
+            x, dtype=keras.backend.standardize_dtype(x.dtype)
+        ),
+        values,
+    )
 
 
 def _true(value):

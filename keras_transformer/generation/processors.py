@@ -50,7 +50,7 @@ def forbid_repeated_ngrams(logits, history: History, size: int):
     repeats = history.mask[:, size - 1 :]
     for offset in range(size - 1):
         # The token at this place of the n-gram that is being written.
-        place = ops.maximum(length - (size - 1) + offset, 0)
+        place = ops.cast(ops.maximum(length - (size - 1) + offset, 0), "int32")
         current = ops.take(tokens, ops.reshape(place, (1,)), axis=1)  # (B, 1)
         there = ops.take(history.mask, ops.reshape(place, (1,)), axis=1)
         same = ops.equal(tokens[:, offset : offset + windows], current)
@@ -118,7 +118,9 @@ def draw(logits, uniforms):
 def _marked(logits, tokens, mask):
     """Return (B, V): which token ids stand where `mask` is `True`."""
     rows, vocabulary = logits.shape
-    spare = ops.where(mask, tokens, vocabulary)  # one column more, cut off again
+    # One column more, cut off again. Keras mixes int32 and Python's integers to
+    # float32 on JAX where floats are bfloat16.
+    spare = ops.cast(ops.where(mask, tokens, vocabulary), "int32")
     marks = ops.zeros((rows, vocabulary + 1), "int32")
     index = ops.broadcast_to(ops.arange(rows, dtype="int32")[:, None], spare.shape)
     pairs = ops.reshape(ops.stack([index, spare], axis=-1), (-1, 2))

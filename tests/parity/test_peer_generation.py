@@ -87,11 +87,13 @@ def theirs(request):
             **common,
         )
         model = transformers.MarianMTModel(config)
-    generator = torch.Generator().manual_seed(3)
+    # Seeds whose texts end at different lengths.
+    seed = {"gpt2": 0, "marian": 6}[request.param]
+    generator = torch.Generator().manual_seed(seed)
     for name, weight in model.named_parameters():
         if weight.requires_grad and "ln" not in name and "norm" not in name:
             values = torch.randn(weight.shape, generator=generator)
-            weight.data = values * (0.9 if weight.ndim > 1 else 0.3)
+            weight.data = values * (0.5 if weight.ndim > 1 else 0.3)
     return model.eval()
 
 
