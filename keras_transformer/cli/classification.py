@@ -1,11 +1,12 @@
 """`keras-transformer ... --task classification`: labels for texts."""
 
-import sys
-
 from keras_transformer.cli.files import (
     add_model_option,
+    add_predict_options,
     add_training_options,
+    explain_first,
     read_lines,
+    report_files,
     train_task,
 )
 
@@ -34,15 +35,7 @@ def _train_options(command):
 
 
 def _predict_options(command):
-    add_model_option(command)
-    command.add_argument(
-        "texts", metavar="FILE", nargs="?", help="texts (by default standard input)"
-    )
-    command.add_argument(
-        "--explain",
-        metavar="PICTURE",
-        help="draw the attention of the first text (.png or .svg)",
-    )
+    add_predict_options(command, "texts")
 
 
 def _evaluate_options(command):
@@ -126,21 +119,7 @@ def _report(classifier, data, folder, part):
     table = classifier.predict(texts[::step][:SAMPLES], table=True)
     for row, true in zip(table.itertuples(), labels[::step], strict=False):
         print(f"{row.label} ({row.probability:.2f}, true {true})  {row.text[:70]}")
-    print(f"\nmodel               {folder / 'model.keras'}")
-    print(f"tokenizer           {folder / 'tokenizer.model'}")
-    print(f"attention picture   {_draw(classifier, texts, folder / 'attention.png')}")
-
-
-def _draw(classifier, texts, picture):
-    """Draw the attention of the first text that has tokens, if that can be done."""
-    text = next((text for text in texts if classifier.tokenizer.encode(text)), None)
-    if text is None:
-        return "none: no text has tokens"
-    try:
-        classifier.explain(text).plot(path=picture)
-    except ImportError as error:
-        return f"none: {error}"
-    return picture
+    report_files(classifier, texts, folder, "tokenizer.model")
 
 
 def predict(options):
@@ -152,9 +131,7 @@ def predict(options):
     table = classifier.predict(texts, table=True)
     for row in table.itertuples():
         print(f"{row.label}\t{row.probability:.4f}\t{row.text}")
-    if options.explain:
-        picture = _draw(classifier, texts, options.explain)
-        print(f"attention picture   {picture}", file=sys.stderr)
+    explain_first(classifier, texts, options.explain)
 
 
 def evaluate(options):

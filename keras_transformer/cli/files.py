@@ -35,6 +35,19 @@ def add_model_option(command):
     command.add_argument("model", metavar="FOLDER", help="the folder that train wrote")
 
 
+def add_predict_options(command, texts: str):
+    """Add what every `predict` takes: a model, `texts`, and a picture on request."""
+    add_model_option(command)
+    command.add_argument(
+        "texts", metavar="FILE", nargs="?", help=f"{texts} (by default standard input)"
+    )
+    command.add_argument(
+        "--explain",
+        metavar="PICTURE",
+        help="draw the attention of the first text (.png or .svg)",
+    )
+
+
 def train_task(options, task_class, build, fit) -> tuple:
     """Train a task and save it, so that an interrupted training can be resumed.
 
@@ -73,3 +86,27 @@ def read_lines(path: str | None) -> list[str]:
         text = Path(path).read_text(encoding="utf-8-sig")
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines[:-1] if lines[-1] == "" else lines
+
+
+def report_files(task, texts, folder: Path, tokenizer: str):
+    """Draw the attention of a text, and print where everything lies."""
+    print(f"\nmodel               {folder / 'model.keras'}")
+    print(f"tokenizer           {folder / tokenizer}")
+    print(f"attention picture   {_draw(task, texts, folder / 'attention.png')}")
+
+
+def explain_first(task, texts, picture: str | None):
+    """Draw the attention of the first text if there is a `picture` to write."""
+    if picture:
+        print(f"attention picture   {_draw(task, texts, picture)}", file=sys.stderr)
+
+
+def _draw(task, texts, picture):
+    text = next((text for text in texts if text.strip()), None)
+    if text is None:
+        return "none: no text has tokens"
+    try:
+        task.explain(text).plot(path=picture)
+    except (ImportError, ValueError) as error:
+        return f"none: {error}"
+    return picture

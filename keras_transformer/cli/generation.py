@@ -5,8 +5,11 @@ from pathlib import Path
 
 from keras_transformer.cli.files import (
     add_model_option,
+    add_predict_options,
     add_training_options,
+    explain_first,
     read_lines,
+    report_files,
     train_task,
 )
 
@@ -42,13 +45,7 @@ def _train_options(command):
 
 
 def _predict_options(command):
-    add_model_option(command)
-    command.add_argument(
-        "texts",
-        metavar="FILE",
-        nargs="?",
-        help="beginnings of texts, one a line (by default standard input)",
-    )
+    add_predict_options(command, "beginnings of texts, one a line")
     for name, (kind, text) in SETTINGS.items():
         option = f"--{name.replace('_', '-')}"
         command.add_argument(option, type=kind, metavar=kind.__name__, help=text)
@@ -57,11 +54,6 @@ def _predict_options(command):
     )
     command.add_argument(
         "--stream", action="store_true", help="print each piece as soon as it is there"
-    )
-    command.add_argument(
-        "--explain",
-        metavar="PICTURE",
-        help="draw the attention of the first text (.png or .svg)",
     )
 
 
@@ -142,9 +134,7 @@ def predict(options):
         shown = int(sys.stderr.isatty())
         for text in generator.generate(prompts, verbose=shown, **settings):
             print(text)
-    if options.explain:
-        picture = _draw(generator, prompts, options.explain)
-        print(f"attention picture   {picture}", file=sys.stderr)
+    explain_first(generator, prompts, options.explain)
 
 
 def evaluate(options):
@@ -188,9 +178,7 @@ def _report(generator, texts, folder, part):
     prompts = [text.split()[0] for text in texts[::step][:SAMPLES]]
     for text in generator.generate(prompts, temperature=0.8, top_p=0.95, seed=0):
         print(f"    {text}")
-    print(f"\nmodel               {folder / 'model.keras'}")
-    print(f"tokenizer           {folder / 'tokenizer.model'}")
-    print(f"attention picture   {_draw(generator, texts, folder / 'attention.png')}")
+    report_files(generator, texts, folder, "tokenizer.model")
 
 
 def _print_scores(generator, texts):
@@ -200,15 +188,3 @@ def _print_scores(generator, texts):
         f"{scores['bits_per_character']:.3f} bits a character "
         f"({len(texts)} texts, {scores['tokens']} tokens)"
     )
-
-
-def _draw(generator, texts, picture):
-    """Draw the attention of the first text, if that can be done."""
-    text = next((text for text in texts if text.strip()), None)
-    if text is None:
-        return "none: no text has tokens"
-    try:
-        generator.explain(text).plot(path=picture)
-    except (ImportError, ValueError) as error:
-        return f"none: {error}"
-    return picture

@@ -4,8 +4,11 @@ import sys
 
 from keras_transformer.cli.files import (
     add_model_option,
+    add_predict_options,
     add_training_options,
+    explain_first,
     read_lines,
+    report_files,
     train_task,
 )
 
@@ -34,19 +37,8 @@ def _train_options(command):
 
 
 def _predict_options(command):
-    add_model_option(command)
-    command.add_argument(
-        "texts",
-        metavar="FILE",
-        nargs="?",
-        help="sentences, one a line (by default standard input)",
-    )
+    add_predict_options(command, "sentences, one a line")
     _beams(command)
-    command.add_argument(
-        "--explain",
-        metavar="PICTURE",
-        help="draw the attention of the first translation (.png or .svg)",
-    )
 
 
 def _evaluate_options(command):
@@ -116,9 +108,7 @@ def predict(options):
     shown = sys.stderr.isatty()
     for line in translator.translate(texts, options.num_beams, verbose=int(shown)):
         print(line)
-    if options.explain:
-        picture = _draw(translator, texts, options.explain)
-        print(f"attention picture   {picture}", file=sys.stderr)
+    explain_first(translator, texts, options.explain)
 
 
 def evaluate(options):
@@ -157,23 +147,9 @@ def _report(translator, pairs, folder):
     samples = texts[::step][:SAMPLES]
     for text, translation in zip(samples, translator.translate(samples), strict=True):
         print(f"{text}\n    {translation}")
-    print(f"\nmodel               {folder / 'model.keras'}")
-    print(f"tokenizer           {folder / 'source.model'}")
-    print(f"attention picture   {_draw(translator, texts, folder / 'attention.png')}")
+    report_files(translator, texts, folder, "source.model")
 
 
 def _print_scores(scores):
     print(f"\nBLEU {scores['bleu']:.2f}   {scores['bleu_signature']}")
     print(f"chrF {scores['chrf']:.2f}   {scores['chrf_signature']}\n")
-
-
-def _draw(translator, texts, picture):
-    """Draw the attention of the first text that has tokens, if that can be done."""
-    text = next((text for text in texts if text.strip()), None)
-    if text is None:
-        return "none: no text has tokens"
-    try:
-        translator.explain(text).plot(path=picture)
-    except (ImportError, ValueError) as error:
-        return f"none: {error}"
-    return picture
