@@ -193,7 +193,8 @@ def test_an_impossible_argument_is_refused_by_name(name, argument, value):
 @pytest.mark.parametrize("name", BLOCKS)
 def test_zero_dropout_and_almost_all_dropout_are_accepted(name):
     for rate in (0, 0.0, 0.99):
-        BLOCKS[name](embed_dim=8, num_heads=2, dense_dim=12, dropout=rate)
+        layer = BLOCKS[name](embed_dim=8, num_heads=2, dense_dim=12, dropout=rate)
+        assert layer.get_config()["dropout"] == rate
 
 
 def test_a_dot_score_of_two_widths_is_refused_with_both_numbers():

@@ -197,8 +197,9 @@ def test_no_setting_changes_and_pyplot_knows_no_figure(tmp_path):
 
 
 def test_weights_that_are_zero_or_missing_are_drawn():
-    plot_attention(np.zeros((2, 2)), ["a", "b"])._repr_png_()
-    plot_attention(np.full((2, 2), np.nan), ["a", "b"])._repr_png_()
+    for weight in (0.0, np.nan):
+        figure = plot_attention(np.full((2, 2), weight), ["a", "b"])
+        assert figure._repr_png_().startswith(b"\x89PNG")
 
 
 def test_what_does_not_fit_is_refused_and_nothing_is_written(tmp_path):
