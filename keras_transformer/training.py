@@ -84,6 +84,8 @@ class TokenCrossentropy(keras.losses.Loss):
         self, label_smoothing: float = 0.0, name: str = "token_crossentropy", **kwargs
     ):
         kwargs.setdefault("reduction", "mean_with_sample_weight")
+        # Keras casts labels to the loss's dtype: half precision would round ids.
+        kwargs.setdefault("dtype", "float32")
         super().__init__(name=name, **kwargs)
         if not 0 <= label_smoothing < 1:
             raise ValueError(
@@ -190,7 +192,8 @@ class KeepLast(keras.callbacks.Callback):
     """Keep the weights of the last epochs as files, for `average_checkpoints`.
 
     Args:
-        folder: Where the files go; files of earlier epochs there are counted too.
+        folder: Where the files go. Files of earlier epochs there are counted too, as
+            when a training is resumed; those of later ones are removed.
         count: Number of epochs.
 
     Example:
@@ -210,6 +213,9 @@ class KeepLast(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         self.folder.mkdir(parents=True, exist_ok=True)
+        for file in self.files:  # of an earlier training, which went further
+            if int(file.name.split(".")[0].removeprefix("epoch-")) > epoch:
+                file.unlink()
         self.model.save_weights(self.folder / f"epoch-{epoch:05d}.weights.h5")
         for old in self.files[: -self.count]:
             old.unlink()

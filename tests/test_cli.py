@@ -123,3 +123,42 @@ def test_help_is_for_people(capsys):
     output = capsys.readouterr().out
     assert "--recipe" in output and "bundled" in output
     assert np.max([len(line) for line in output.splitlines()]) < 120
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    words = {"하나": "one", "둘": "two", "셋": "three", "넷": "four"}
+    rows = [f"{a} {b}\t{words[a]} {words[b]}" for a in words for b in words]
+    file = tmp_path / "pairs.tsv"
+    file.write_text("ko\ten\n" + "\n".join(rows * 2), encoding="utf-8")
+    return file
+
+
+def test_translation_trains_evaluates_and_translates(
+    pairs, tmp_path, capsys, monkeypatch
+):
+    pytest.importorskip("sacrebleu")
+    pytest.importorskip("matplotlib")
+    from keras_transformer.tasks.translation_recipes import RECIPES
+
+    small = dict(num_layers=1, embed_dim=16, num_heads=2, dense_dim=16)
+    for name, value in small.items():
+        monkeypatch.setitem(RECIPES["transformer"].settings, name, value)
+    task, folder = ["--task", "translation"], tmp_path / "번역기"
+    command = ["train", *task, "--data", str(pairs), "--output", str(folder)]
+    assert main([*command, "--epochs", "1", "--vocabulary-size", "40"]) == 0
+    output = capsys.readouterr().out
+    assert "validation, " in output and "chrF" in output  # not what it was shown
+    assert (folder / "model.keras").is_file() and (folder / "attention.png").is_file()
+
+    assert main(["evaluate", *task, str(folder), str(pairs), "--num-beams", "1"]) == 0
+    assert "BLEU" in capsys.readouterr().out
+    texts = tmp_path / "texts.txt"
+    texts.write_text("하나 둘\n\n셋\n", encoding="utf-8")
+    assert main(["predict", *task, str(folder), str(texts), "--num-beams", "2"]) == 0
+    lines = capsys.readouterr().out.split("\n")
+    assert len(lines) == 4 and lines[1] == ""  # a line for each line
+
+    again = ["train", *task, "--data", str(pairs), "--source-column", "en"]
+    assert main(again) == 2
+    assert "'en' twice" in capsys.readouterr().err

@@ -43,6 +43,15 @@ def test_files_of_different_length_name_the_line(tmp_path):
         read_pairs(korean, target)
 
 
+def test_columns_that_would_be_mixed_up_are_refused(tmp_path):
+    path = write(tmp_path / "a.tsv", "ko\ten\tsource\n하나\tone\tweb\n")
+    with pytest.raises(ValueError, match="a column 'source' beside"):
+        read_pairs(path, source_column="ko", target_column="en")
+    with pytest.raises(ValueError, match="'ko' twice"):
+        read_pairs(path, source_column="ko", target_column="ko")
+    assert read_pairs(path, source_column="ko", target_column="source").shape == (1, 3)
+
+
 def test_the_bundled_pairs_come_in_three_parts_and_both_directions():
     forward, back = load_pairs("ko", "en"), load_pairs("en", "ko")
     for part, other in zip(forward, back, strict=True):

@@ -103,6 +103,26 @@ def test_checkpoints_are_averaged(tmp_path):
         np.testing.assert_allclose(weight, (third + fourth) / 2, atol=1e-6)
 
 
+def test_files_of_a_longer_training_before_are_not_averaged(tmp_path):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x = np.random.normal(size=(8, 2))
+    for epochs in (6, 2):
+        keep = KeepLast(tmp_path, 3)
+        model.fit(x, x[:, :1], epochs=epochs, verbose=0, callbacks=[keep])
+    assert [file.name[:11] for file in keep.files] == ["epoch-00000", "epoch-00001"]
+
+
+@pytest.mark.parametrize("floatx", ["float16", "bfloat16"])
+def test_labels_are_whole_whatever_the_default_float(floatx):
+    logits = np.random.default_rng(0).normal(size=(1, 1, 3000)).astype("float32")
+    labels = np.array([[2909]])  # 2908 or 2912 in half precision
+    expected = float(TokenCrossentropy()(labels, logits))
+    keras.config.set_floatx(floatx)
+    found = float(TokenCrossentropy()(labels, ops.convert_to_tensor(logits, "float32")))
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
 def test_a_broken_checkpoint_leaves_the_model_as_it_was(tmp_path):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.save_weights(tmp_path / "a.weights.h5")

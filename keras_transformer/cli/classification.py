@@ -91,11 +91,17 @@ def _reviews(options):
     from keras_transformer.datasets import load_reviews, split
 
     if options.data is None:
-        return [_pair(part, "document", "label") for part in load_reviews()]
-    texts, labels = _read(options.data, options)
-    rows = split(texts, labels, (0.9, 0.1), seed=options.seed)
-    parts = [([texts[i] for i in part], [labels[i] for i in part]) for part in rows]
-    return *parts, _read(options.test, options) if options.test else None
+        train, validation, test = (
+            _pair(part, "document", "label") for part in load_reviews()
+        )
+    else:
+        texts, labels = _read(options.data, options)
+        rows = split(texts, labels, (0.9, 0.1), seed=options.seed)
+        train, validation = (
+            ([texts[i] for i in part], [labels[i] for i in part]) for part in rows
+        )
+        test = None
+    return train, validation, _read(options.test, options) if options.test else test
 
 
 def _read(path, options):

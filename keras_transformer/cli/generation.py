@@ -150,11 +150,12 @@ def _texts(options):
     from keras_transformer.datasets import load_reviews, split
 
     if options.data is None:
-        return [part["document"].tolist() for part in load_reviews()]
-    texts = _read(options.data, options)
-    rows = split(texts, None, (0.95, 0.05), seed=options.seed)
-    parts = [[texts[i] for i in part] for part in rows]
-    return *parts, _read(options.test, options) if options.test else None
+        train, validation, test = (part["document"].tolist() for part in load_reviews())
+    else:
+        texts, test = _read(options.data, options), None
+        rows = split(texts, None, (0.95, 0.05), seed=options.seed)
+        train, validation = ([texts[i] for i in part] for part in rows)
+    return train, validation, _read(options.test, options) if options.test else test
 
 
 def _read(path, options):
@@ -175,7 +176,8 @@ def _report(generator, texts, folder, part):
     print(f"\n{part}:", end=" ")
     _print_scores(generator, texts)
     step = max(1, len(texts) // SAMPLES)
-    prompts = [text.split()[0] for text in texts[::step][:SAMPLES]]
+    # A first word; of texts without spaces, their beginning.
+    prompts = [text.split()[0][:10] for text in texts[::step][:SAMPLES]]
     for text in generator.generate(prompts, temperature=0.8, top_p=0.95, seed=0):
         print(f"    {text}")
     report_files(generator, texts, folder, "tokenizer.model")

@@ -77,7 +77,7 @@ def train(options):
     """Train a translator, and report on it."""
     from keras_transformer.tasks import Translator
 
-    pairs, validation, test = _pairs(options)
+    pairs, validation, test, part = _pairs(options)
 
     def build():
         return Translator.from_pairs(
@@ -96,7 +96,7 @@ def train(options):
         )
 
     translator, folder = train_task(options, Translator, build, fit)
-    _report(translator, pairs if test is None else test, folder)
+    _report(translator, test, folder, part)
 
 
 def predict(options):
@@ -121,13 +121,22 @@ def evaluate(options):
 
 
 def _pairs(options):
-    """Return the pairs to train, to validate (or `None`) and to test on (or not)."""
-    from keras_transformer.datasets import load_pairs
+    """Return the pairs to train, validate and report on, and what the last are."""
+    from keras_transformer.datasets import load_pairs, split
 
     if options.data is None:
-        return load_pairs(options.source_column, options.target_column)
-    test = _read(options.test, options) if options.test else None
-    return _read(options.data, options), None, test
+        train, validation, test = load_pairs(
+            options.source_column, options.target_column
+        )
+    else:
+        pairs, test = _read(options.data, options), None
+        rows = split(pairs["source"], None, (0.95, 0.05), seed=options.seed)
+        train, validation = (pairs.iloc[part] for part in rows)
+    if options.test:
+        test = _read(options.test, options)
+    if test is None:
+        return train, validation, validation, "validation"
+    return train, validation, test, "test"
 
 
 def _read(path, options):
@@ -137,7 +146,8 @@ def _read(path, options):
     return read_pairs(path, source_column=columns[0], target_column=columns[1])
 
 
-def _report(translator, pairs, folder):
+def _report(translator, pairs, folder, part):
+    print(f"\n{part}, {len(pairs)} pairs:")
     try:
         _print_scores(translator.evaluate(pairs, verbose=1))
     except ImportError as error:

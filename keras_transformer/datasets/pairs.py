@@ -59,7 +59,19 @@ def read_pairs(
     files = [str(path)]
     if target_path is None:
         columns = {"source_column": source_column, "target_column": target_column}
+        if source_column == target_column:
+            raise ValueError(
+                "`source_column` and `target_column` must be two columns. Received: "
+                f"{source_column!r} twice."
+            )
         header, rows, _ = open_table(path, columns, format, encoding)
+        taken = {"source", "target"} & set(header) - {source_column, target_column}
+        if taken:
+            raise ValueError(
+                f"{path} has a column {sorted(taken)[0]!r} beside those asked for, "
+                f"{source_column!r} and {target_column!r}, which are called 'source' "
+                "and 'target' here. Rename it in the file."
+            )
         frame = pd.DataFrame([row for _, row in rows], columns=header, dtype=str)
         frame = frame.rename(columns={source_column: "source", target_column: "target"})
     else:

@@ -17,6 +17,7 @@ from keras_transformer.models.settings import (
     token_positions,
 )
 from keras_transformer.ops.cache import next_positions
+from keras_transformer.ops.checks import check_count
 
 
 class Seq2SeqTransformer(BaseModel):
@@ -131,9 +132,10 @@ class Seq2SeqTransformer(BaseModel):
                 f"vocabulary_size={vocabulary_size}, source_vocabulary_size="
                 f"{source_size}. Pass share_embeddings=False."
             )
+        check_count("start_id", start_id)
         for name, value in (
             ("pad_id", pad_id),
-            ("start_id", check_size("start_id", start_id + 1) - 1),
+            ("start_id", start_id),
             ("stop_id", stop_id),
         ):
             check_id(name, value, vocabulary_size, "vocabulary_size")

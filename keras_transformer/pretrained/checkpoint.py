@@ -81,7 +81,9 @@ class Checkpoint:
                 ".from_pretrained(folder).save_pretrained(new_folder)."
             )
         raise FileNotFoundError(
-            f"The folder {str(self.folder)!r} has neither {SINGLE!r} nor {INDEX!r}."
+            f"The folder {str(self.folder)!r} has neither {SINGLE!r} nor {INDEX!r}. A "
+            "repository with pickled weights alone (pytorch_model.bin) is not read: "
+            "take a revision of it with safetensors files."
         )
 
 

@@ -214,11 +214,6 @@ def _sentencepiece(path, family, named, config, settings):
     )
 
 
-def _added(own):
-    """Return whether our tokenizer added the padding piece to the model's."""
-    return own.pad_id == own.vocabulary_size - 1
-
-
 def _marian(folder, named):
     vocabulary = _json(folder / "vocab.json")
     roles = {"pad": "<pad>", "unk": "<unk>", "eos": "</s>", **named}

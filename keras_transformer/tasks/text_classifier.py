@@ -221,7 +221,9 @@ class TextClassifier:
         sampling = recipe.sampling if sampling is None else sampling
         train, validation = hold_back(texts, labels, validation_data, seed)
         self.model.compile(
-            optimizer=keras.optimizers.Adam(learning_rate or recipe.learning_rate),
+            optimizer=keras.optimizers.Adam(
+                recipe.learning_rate if learning_rate is None else learning_rate
+            ),
             loss="binary_crossentropy"
             if self.model.output_shape[-1] == 1
             else "sparse_categorical_crossentropy",

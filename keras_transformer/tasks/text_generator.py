@@ -180,8 +180,8 @@ class TextGenerator:
         keras.utils.set_random_seed(seed)
         compile_for_tokens(
             self.model,
-            learning_rate or recipe.learning_rate,
-            warmup_steps or recipe.warmup_steps,
+            recipe.learning_rate if learning_rate is None else learning_rate,
+            recipe.warmup_steps if warmup_steps is None else warmup_steps,
             label_smoothing,
         )
         sampler = WriteSamples(

@@ -103,8 +103,17 @@ def fit_model(
             # Early stopping knows nothing of the epochs before an interruption.
             model.load_weights(best)
         if checkpoint_folder is not None:
-            shutil.rmtree(folder)
+            _clear(folder)
     return history
+
+
+def _clear(folder):
+    """Remove what `fit_model` wrote, and the folder if it holds nothing else."""
+    (folder / "best.weights.h5").unlink(missing_ok=True)
+    for name in ("backup", "last"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def _score(model, weights, validation, monitor):

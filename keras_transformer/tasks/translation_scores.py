@@ -6,10 +6,8 @@ from collections.abc import Sequence
 HANGUL = re.compile("[\uac00-\ud7a3]")
 
 
-def translation_scores(
-    translations: Sequence[str], references: Sequence[str]
-) -> dict[str, float | str]:
-    """Return `"bleu"` and `"chrf"` (0 to 100), and their signatures.
+def translation_metrics(references: Sequence[str]) -> dict:
+    """Return sacrebleu's `"bleu"` and `"chrf"` for references of this language.
 
     Korean references are cut into morphemes by sacrebleu's `ko-mecab`, others by
     its `13a`.
@@ -17,17 +15,27 @@ def translation_scores(
     Raises:
         ImportError: sacrebleu, or its Korean tokenizer, is not installed.
     """
+    korean = any(HANGUL.search(text) for text in references)
     try:
         from sacrebleu.metrics import BLEU, CHRF
-    except ImportError as error:
+
+        return {
+            "bleu": BLEU(tokenize="ko-mecab" if korean else "13a"),
+            "chrf": CHRF(),
+        }
+    except (ImportError, RuntimeError) as error:  # the second without MeCab
         raise ImportError(
-            "BLEU and chrF need sacrebleu. Install it with "
-            "pip install 'keras-transformer-layers[metrics]'."
+            "BLEU and chrF need sacrebleu, with its tokenizer for Korean. Install "
+            "them with pip install 'keras-transformer-layers[metrics]'."
         ) from error
-    korean = any(HANGUL.search(text) for text in references)
-    bleu, chrf = BLEU(tokenize="ko-mecab" if korean else "13a"), CHRF()
+
+
+def translation_scores(
+    metrics: dict, translations: Sequence[str], references: Sequence[str]
+) -> dict[str, float | str]:
+    """Return each metric's score (0 to 100), and its signature."""
     scores = {}
-    for name, metric in (("bleu", bleu), ("chrf", chrf)):
+    for name, metric in metrics.items():
         scores[name] = metric.corpus_score(translations, [references]).score
         scores[f"{name}_signature"] = str(metric.get_signature())
     return scores

@@ -16,7 +16,10 @@ from keras_transformer.tasks.length_batches import length_batches
 from keras_transformer.tasks.texts import check_pairs, check_texts, hold_back_pairs
 from keras_transformer.tasks.training import compile_for_tokens, fit_model
 from keras_transformer.tasks.translation_recipes import RECIPES
-from keras_transformer.tasks.translation_scores import translation_scores
+from keras_transformer.tasks.translation_scores import (
+    translation_metrics,
+    translation_scores,
+)
 from keras_transformer.tokenizers import SentencePieceTokenizer
 from keras_transformer.training import shift_right
 from keras_transformer.visualization import record_attention
@@ -96,6 +99,7 @@ class Translator:
         """
         check_choice("recipe", recipe, tuple(RECIPES))
         sources, targets = check_pairs(pairs)
+        settings = {"share_embeddings": share_vocabulary, **settings}
         if share_vocabulary:
             both = SentencePieceTokenizer.train([*sources, *targets], vocabulary_size)
             tokenizers = (both, both)
@@ -106,7 +110,6 @@ class Translator:
             )
             settings = {
                 "source_vocabulary_size": tokenizers[0].vocabulary_size,
-                "share_embeddings": False,
                 **settings,
             }
         target = tokenizers[1]
@@ -171,8 +174,8 @@ class Translator:
         keras.utils.set_random_seed(seed)
         compile_for_tokens(
             self.model,
-            learning_rate or recipe.learning_rate,
-            warmup_steps or recipe.warmup_steps,
+            recipe.learning_rate if learning_rate is None else learning_rate,
+            recipe.warmup_steps if warmup_steps is None else warmup_steps,
             label_smoothing,
         )
         return fit_model(
@@ -298,8 +301,10 @@ class Translator:
             ImportError: sacrebleu is not installed.
         """
         sources, targets = check_pairs(pairs)
+        metrics = translation_metrics(targets)
         found = self.translate(sources, num_beams, verbose=verbose, **settings)
-        return {**translation_scores(found, targets), "translations": found}
+        scores = translation_scores(metrics, found, targets)
+        return {**scores, "translations": found}
 
     def save(self, folder):
         """Write model and tokenizers into a folder, whole or not at all."""
@@ -375,6 +380,11 @@ def _check_parts(model, source_tokenizer, target_tokenizer, max_length):
         "stop_id": target_tokenizer.eos_id,
         "pad_id": target_tokenizer.pad_id,
     }
+    if source_tokenizer.pad_id != target_tokenizer.pad_id:
+        raise ValueError(
+            "Both tokenizers must have one pad_id. Received: "
+            f"{source_tokenizer.pad_id} (source), {target_tokenizer.pad_id} (target)."
+        )
     other = {name: id for name, id in ids.items() if getattr(model, name) != id}
     if other:
         got = ", ".join(f"{name}={getattr(model, name)}" for name in other)

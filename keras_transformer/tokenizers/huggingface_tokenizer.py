@@ -101,6 +101,7 @@ class HuggingFaceTokenizer:
         *,
         out_type: type | str = int,
         add_special_tokens: bool = True,
+        add_bos: bool = False,
         max_length: int | None = None,
     ):
         """Turn texts into ids, special tokens of the template included.
@@ -111,6 +112,8 @@ class HuggingFaceTokenizer:
             out_type: `int` for ids, `str` for tokens, `"offsets"` for (start, end)
                 in characters of the text, `"segments"` for segment ids.
             add_special_tokens: Whether the template's tokens are added.
+            add_bos: Whether `bos_id` comes first, and the template is left out, as
+                for a text to be written on.
             max_length: Most ids of a text, the template's included; what is too
                 much is cut off the longer text's end.
 
@@ -132,6 +135,8 @@ class HuggingFaceTokenizer:
                 "`out_type` must be int, str, 'offsets' or 'segments'. Received: "
                 f"{out_type!r}."
             )
+        if add_bos:
+            return self._from_bos(texts, pairs, out_type, max_length)
         single = isinstance(texts, str)
         rows = check_texts([texts] if single else texts, False)
         if pairs is not None:
@@ -154,6 +159,21 @@ class HuggingFaceTokenizer:
             self._tokenizer.no_truncation()
         found = [list(getattr(row, fields[out_type])) for row in encoded]
         return found[0] if single else found
+
+    def _from_bos(self, texts, pairs, out_type, max_length):
+        if self.bos_id is None or out_type not in (int, str) or pairs is not None:
+            raise ValueError(
+                "`add_bos=True` needs a tokenizer with a bos token, ids or tokens as "
+                "`out_type`, and no `pairs`."
+            )
+        rest = max_length if max_length is None else max(1, max_length - 1)
+        found = self.encode(
+            texts, out_type=out_type, add_special_tokens=False, max_length=rest
+        )
+        bos = self.bos_id if out_type is int else self.id_to_piece(self.bos_id)
+        if isinstance(texts, str):
+            return [bos, *found][:max_length]
+        return [[bos, *row][:max_length] for row in found]
 
     def pieces(self, texts):
         """Return the tokens of a text, or of each of several."""

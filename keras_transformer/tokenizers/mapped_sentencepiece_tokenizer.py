@@ -93,6 +93,7 @@ class MappedSentencePieceTokenizer:
         *,
         out_type: type = int,
         add_special_tokens: bool = True,
+        add_bos: bool = False,
         max_length: int | None = None,
     ):
         """Turn texts into ids.
@@ -101,6 +102,8 @@ class MappedSentencePieceTokenizer:
             texts: A string, or an iterable of strings.
             out_type: `int` for ids, `str` for pieces.
             add_special_tokens: Whether `prefix` and `suffix` are added.
+            add_bos: Whether `bos_id` comes first, and `prefix` and `suffix` are left
+                out, as for a text to be written on.
             max_length: Most ids of a text, these included.
 
         Returns:
@@ -114,6 +117,10 @@ class MappedSentencePieceTokenizer:
             raise ValueError(f"`out_type` must be int or str. Received: {out_type!r}.")
         first = self.prefix if add_special_tokens else []
         last = self.suffix if add_special_tokens else []
+        if add_bos:
+            if self.bos_id is None:
+                raise ValueError("`add_bos=True`, but this tokenizer has no bos id.")
+            first, last = [self.id_to_piece(self.bos_id)], []
         kept = None
         if max_length is not None:
             ends = len(first) + len(last)

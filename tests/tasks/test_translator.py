@@ -121,6 +121,7 @@ def test_the_recurrent_recipes_learn_too(recipe, tmp_path):
     found = translator.translate(sources, 2)
     right = sum(one == other for one, other in zip(found, targets, strict=True))
     assert right >= 13
+    assert translator.model.source_embedding is translator.model.target_embedding
     translator.save(tmp_path / "task")
     assert Translator.load(tmp_path / "task").translate(sources[:3], 2) == found[:3]
     if recipe == "2014":
@@ -176,6 +177,14 @@ def test_parts_that_do_not_fit_are_refused():
     ids = dict(start_id=tokenizer.bos_id, stop_id=tokenizer.eos_id)
     with pytest.raises(ValueError, match=r"source tokenizer has \d+ ids"):
         Translator(Seq2SeqTransformer(size - 1, **shape, **ids), tokenizer)
+    other = SentencePieceTokenizer.train([a + b for a, b in PAIRS], 60, pad_id=3)
+    model = Seq2SeqTransformer(
+        size, **shape, **ids, source_vocabulary_size=size + 9, share_embeddings=False
+    )
+    with pytest.raises(ValueError, match=r"3 \(source\), 0 \(target\)"):
+        Translator(model, other, tokenizer)
+    with pytest.raises(ValueError, match="start_id=-1"):
+        Seq2SeqTransformer(size, **shape, start_id=-1)
     with pytest.raises(ValueError, match="start_id=1"):
         Translator(Seq2SeqTransformer(size, **shape, start_id=1, stop_id=3), tokenizer)
     short = Seq2SeqTransformer(
