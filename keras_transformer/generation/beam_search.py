@@ -11,7 +11,7 @@ from keras_transformer.generation.inputs import prepare
 from keras_transformer.generation.limits import Limits
 from keras_transformer.generation.loop import Search
 from keras_transformer.generation.processors import History
-from keras_transformer.ops.checks import check_count, check_number
+from keras_transformer.ops.checks import check_integer, check_number
 
 _NEVER = -1e9  # the score of what does not exist; finite, so that sums stay so
 
@@ -64,7 +64,7 @@ class Beams(Limits):
 
     def __post_init__(self):
         super().__post_init__()
-        check_count("num_beams", self.num_beams, 1)
+        check_integer("num_beams", self.num_beams)
         check_number("length_penalty", self.length_penalty)
         check_number("coverage_penalty", self.coverage_penalty, at_least=0)
         for name, choices in (

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_transformer.generation import processors as change
 from keras_transformer.generation.processors import History
-from keras_transformer.ops.checks import check_count, check_number
+from keras_transformer.ops.checks import check_integer, check_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +37,9 @@ class Limits:
     stop_ids: int | Sequence[int] | None = None
 
     def __post_init__(self):
-        check_count("max_new_tokens", self.max_new_tokens, 0)
-        check_count("min_new_tokens", self.min_new_tokens, 0)
-        check_count("no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
+        check_integer("max_new_tokens", self.max_new_tokens, 0)
+        check_integer("min_new_tokens", self.min_new_tokens, 0)
+        check_integer("no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
         check_number("repetition_penalty", self.repetition_penalty, above=0)
         several = isinstance(self.processors, (list, tuple))
         for processor in self.processors if several else [None]:

@@ -4,17 +4,12 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.bahdanau_attention import BahdanauAttention
-from keras_transformer.layers.base import (
-    BaseLayer,
-    check_choice,
-    check_rate,
-    check_size,
-    shifted_seed,
-)
+from keras_transformer.layers.base import BaseLayer, shifted_seed
 from keras_transformer.layers.luong_attention import LuongAttention
 from keras_transformer.layers.recurrent_encoder import CELLS, make_recurrent
 from keras_transformer.ops.attention import is_recording, unrecorded
 from keras_transformer.ops.backend import is_traced, scan_states
+from keras_transformer.ops.checks import check_choice, check_integer, check_number
 
 ATTENTIONS = (None, "bahdanau", "luong")
 
@@ -92,13 +87,15 @@ class RecurrentDecoder(BaseLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        units = check_size("units", units)
-        num_layers = check_size("num_layers", num_layers)
+        units = check_integer("units", units)
+        num_layers = check_integer("num_layers", num_layers)
         check_choice("cell", cell, tuple(CELLS))
         check_choice("attention", attention, ATTENTIONS)
-        check_rate("dropout", dropout)
-        attention_units = check_size("attention_units", attention_units, optional=True)
-        output_units = check_size("output_units", output_units, optional=True)
+        check_number("dropout", dropout, at_least=0, below=1)
+        attention_units = check_integer(
+            "attention_units", attention_units, optional=True
+        )
+        output_units = check_integer("output_units", output_units, optional=True)
         self.units = units
         self.cell = cell
         self.num_layers = num_layers

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from keras_transformer.generation.sampling import Sampling
-from keras_transformer.ops.checks import check_count
+from keras_transformer.ops.checks import check_integer
 from keras_transformer.tasks.length_batches import length_batches
 
 NEW_TOKENS = 64  # unless told otherwise
@@ -19,7 +19,7 @@ def read_prompts(model, tokenizer, prompts, *, add_bos: bool, max_new_tokens):
             positions for `max_new_tokens`.
     """
     if max_new_tokens is not None:
-        check_count("max_new_tokens", max_new_tokens, 0)
+        check_integer("max_new_tokens", max_new_tokens, 0)
     rows = tokenizer.encode(prompts, add_bos=add_bos)
     limit, counts = model.position_limit, []
     for index, row in enumerate(rows):
@@ -55,7 +55,7 @@ def read_settings(model, processors: tuple, settings: dict) -> tuple[dict, list]
     """
     given = Sampling.read("generate", settings)
     if given.seed is not None:
-        check_count("seed", given.seed, 0)
+        check_integer("seed", given.seed, 0)
     stop_ids = model.stop_id if given.stop_ids is None else given.stop_ids
     stop_ids = [] if stop_ids is None else np.atleast_1d(stop_ids).tolist()
     processors = (*given.processors, *processors)

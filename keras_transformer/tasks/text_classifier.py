@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from keras_transformer.datasets import BucketedDataset
-from keras_transformer.layers.base import check_choice
 from keras_transformer.models import (
     build_sentence_embedding_classifier,
     build_text_classifier,
 )
+from keras_transformer.ops.checks import check_choice
 from keras_transformer.tasks.explanation import Explanation
 from keras_transformer.tasks.folder import read_folder, write_folder
 from keras_transformer.tasks.texts import check_texts, hold_back, plain

@@ -11,8 +11,7 @@ from keras import ops
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.generation import generate, stream
 from keras_transformer.generation.inputs import pad_rows
-from keras_transformer.layers.base import check_choice
-from keras_transformer.ops.checks import check_count
+from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tasks.continuation import continue_text
 from keras_transformer.tasks.explanation import Explanation
 from keras_transformer.tasks.folder import read_folder, write_folder
@@ -117,7 +116,7 @@ class TextGenerator:
             ValueError: No texts, an unknown recipe.
         """
         check_choice("recipe", recipe, tuple(RECIPES))
-        check_count("max_length", max_length, 2)
+        check_integer("max_length", max_length, 2)
         texts, _ = check_texts(texts)
         if tokenizer is None:
             tokenizer = SentencePieceTokenizer.train(texts, vocabulary_size)

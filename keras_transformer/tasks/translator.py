@@ -8,8 +8,7 @@ import numpy as np
 
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.generation import beam_search
-from keras_transformer.layers.base import check_choice
-from keras_transformer.ops.checks import check_count
+from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tasks.alignment import Alignment, Translation
 from keras_transformer.tasks.folder import read_folder, write_folder
 from keras_transformer.tasks.length_batches import length_batches
@@ -60,7 +59,7 @@ class Translator:
     ):
         check_choice("recipe", recipe, tuple(RECIPES))
         target_tokenizer = target_tokenizer or source_tokenizer
-        check_count("max_length", max_length, 2)
+        check_integer("max_length", max_length, 2)
         _check_parts(model, source_tokenizer, target_tokenizer, max_length)
         self.model = model
         self.source_tokenizer = source_tokenizer
