@@ -24,6 +24,9 @@ def view_data(record, tokens=None, target_tokens=None, batch=0, hide=None) -> di
     Arguments: as of `attention_view`.
     """
     record = check_record(record)
+    own = getattr(record, "tokens", [])
+    if tokens is None and target_tokens is None and batch in range(len(own)):
+        tokens = own[batch]
     paths = list(tokens if isinstance(tokens, Mapping) else record)
     calls = {path: [as_numpy(weights) for weights in record[path]] for path in paths}
     kinds = {path: attention_kind(path, calls[path][0], record) for path in paths}
