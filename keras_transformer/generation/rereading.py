@@ -183,7 +183,8 @@ class _Batch:
             return before + new, [*given, *new][:-1]
         if series.start_rows:
             return given, given
-        # A decoder sees one token at its first step, and one more at each.
-        if (allowed[:, 0].sum(-1) == 1).all():
+        # A decoder sees one token of its own at its first step, two at its second.
+        seen = allowed[:, :2].sum(-1)
+        if (seen == np.arange(1, seen.shape[1] + 1)).all():
             return new, [new_name(self.start_id), *new][: len(new)]
         return new, given

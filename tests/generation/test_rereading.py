@@ -89,6 +89,16 @@ def test_a_translators_record_is_that_of_the_whole_texts(number):
             assert pair == (new, source)
 
 
+def test_a_source_of_one_token_is_no_beginning_of_the_target():
+    model = model_examples.translator("learned", sequence_length=16, stop_id=None)
+    record = kt.AttentionRecord(model)
+    (tokens,) = kt.generate(model, [[7]], max_new_tokens=3, record=record).tolist()
+    pairs = record.tokens[0]
+    assert pairs["decoder/block_0/cross_attention"] == (tokens, [7])
+    start = [model.start_id, *tokens[:-1]]
+    assert pairs["decoder/block_0/self_attention"] == (tokens, start)
+
+
 def row_until(row, stop_id):
     row = row.tolist()
     return row[: row.index(stop_id) + 1] if stop_id in row else row
