@@ -6,7 +6,7 @@ First the same call before `record_attention` was ever opened in the process, an
 it was closed. The two cannot take turns in one process: what was opened once stays so.
 So processes take turns: two that never opened it, whose ratio is the noise, and one
 that did. Then one text through 12 layers of 12 heads: recorded, plotted, written as a
-page.
+page. Calls are counted in processor time: other work on the machine is none of ours.
 """
 
 import argparse
@@ -48,10 +48,10 @@ def child(opened: bool):
     for _ in sys.stdin:
         times = {}
         for name, call in calls.items():
-            start = time.perf_counter()
+            start = time.process_time()
             for _ in range(10):
                 call()
-            times[name] = (time.perf_counter() - start) / 10
+            times[name] = (time.process_time() - start) / 10
         print(json.dumps(times), flush=True)
 
 
