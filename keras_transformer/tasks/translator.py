@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.generation import beam_search
+from keras_transformer.generation.rereading import Rereading
 from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tasks.alignment import Alignment, Translation
 from keras_transformer.tasks.folder import read_folder, write_folder
@@ -19,9 +20,10 @@ from keras_transformer.tasks.translation_scores import (
     translation_metrics,
     translation_scores,
 )
+from keras_transformer.tasks.translator_parts import check_translator_parts
 from keras_transformer.tokenizers import SentencePieceTokenizer
 from keras_transformer.training import shift_right
-from keras_transformer.visualization import record_attention
+from keras_transformer.visualization import AttentionRecord, record_attention
 
 
 class Translator:
@@ -60,7 +62,7 @@ class Translator:
         check_choice("recipe", recipe, tuple(RECIPES))
         target_tokenizer = target_tokenizer or source_tokenizer
         check_integer("max_length", max_length, 2)
-        _check_parts(model, source_tokenizer, target_tokenizer, max_length)
+        check_translator_parts(model, source_tokenizer, target_tokenizer, max_length)
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
@@ -198,6 +200,7 @@ class Translator:
         *,
         n_best: int | None = None,
         batch_size: int = 16,
+        record: AttentionRecord | None = None,
         verbose=0,
         **settings,
     ) -> list:
@@ -212,6 +215,8 @@ class Translator:
             num_beams: Translations that are followed at the same time; 1 is greedy.
             n_best: Return so many translations of each sentence with their scores.
             batch_size: Sentences that are translated at the same time.
+            record: An `AttentionRecord(translator.model)`, which is filled with where
+                each piece of each (best) translation looked; see `generate`.
             verbose: 1 for a progress bar.
             **settings: Further settings of `beam_search`, such as `length_penalty`.
 
@@ -221,7 +226,8 @@ class Translator:
 
         Raises:
             TypeError: Texts that are no strings.
-            ValueError: A setting out of range.
+            ValueError: A setting out of range, a record of another model, a used one,
+                or nothing to record.
         """
         texts, _ = check_texts(texts)
         if n_best is not None and not 1 <= n_best <= num_beams:
@@ -229,6 +235,8 @@ class Translator:
                 "`n_best` must be at least 1 and at most `num_beams`. Received: "
                 f"n_best={n_best}, num_beams={num_beams}."
             )
+        names = self.source_tokenizer.id_to_piece, self.target_tokenizer.id_to_piece
+        reading = Rereading(record, self.model, names)
         results = [[Translation("", 0.0)] for _ in texts]
         filled = [index for index, text in enumerate(texts) if text.strip()]
         ids, _ = self._encode([texts[index] for index in filled], [])
@@ -242,7 +250,10 @@ class Translator:
                     Translation(self.target_tokenizer.decode(tokens), score)
                     for tokens, score in hypotheses[: n_best or 1]
                 ]
+            best = [hypotheses[0].token_ids for hypotheses in found[: len(rows)]]
+            reading.read(batch[: len(rows)], best, [filled[row] for row in rows])
             progress.add(len(rows))
+        reading.finish(len(texts))
         return [best if n_best else best[0].text for best in results]
 
     def explain(self, text: str, translation: str | None = None) -> Alignment:
@@ -360,40 +371,4 @@ class Translator:
             pad_id=self.model.pad_id,
             sample_weight="tokens",
             **settings,
-        )
-
-
-def _check_parts(model, source_tokenizer, target_tokenizer, max_length):
-    source_size = getattr(model, "source_vocabulary_size", None)
-    for tokenizer, size, side in (
-        (source_tokenizer, source_size or model.vocabulary_size, "source"),
-        (target_tokenizer, model.vocabulary_size, "target"),
-    ):
-        if tokenizer.vocabulary_size > size:
-            raise ValueError(
-                f"The {side} tokenizer has {tokenizer.vocabulary_size} ids, but the "
-                f"model only {size}. Use the tokenizer that it was built for."
-            )
-    ids = {
-        "start_id": target_tokenizer.bos_id,
-        "stop_id": target_tokenizer.eos_id,
-        "pad_id": target_tokenizer.pad_id,
-    }
-    if source_tokenizer.pad_id != target_tokenizer.pad_id:
-        raise ValueError(
-            "Both tokenizers must have one pad_id. Received: "
-            f"{source_tokenizer.pad_id} (source), {target_tokenizer.pad_id} (target)."
-        )
-    other = {name: id for name, id in ids.items() if getattr(model, name) != id}
-    if other:
-        got = ", ".join(f"{name}={getattr(model, name)}" for name in other)
-        raise ValueError(
-            f"The model must have the ids of the target tokenizer, {other}. Received a "
-            f"model with {got}."
-        )
-    limit = model.position_limit
-    if limit is not None and limit < max_length:
-        raise ValueError(
-            f"The model has positions for {limit} tokens, fewer than `max_length="
-            f"{max_length}`. Pass max_length={limit}."
         )
