@@ -41,8 +41,9 @@ RECIPES = {
             dense_dim=256,
             positions="learned",
             dropout=0.5,
+            normalize_first=True,
         ),
-        learning_rate=5e-4,
+        learning_rate=2e-4,
         sampling=0.2,
     ),
     "chapter": Recipe(
