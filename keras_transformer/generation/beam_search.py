@@ -142,8 +142,8 @@ def beam_search(
             `no_repeat_ngram_size`, `processors`, `stop_ids`.
 
     Returns:
-        For each row, its finished texts, the best first: at least one, at most
-        `num_beams`.
+        For each row, its finished texts, the best first: at most `num_beams`, and at
+        least one unless every token was forbidden.
 
     Raises:
         ValueError: As in `generate`.
@@ -161,7 +161,7 @@ def beam_search(
         found = [[Hypothesis([], 0.0)] for _ in range(rows)]
     else:
         found = _found(model, settings, task, rows, width, jit_compile)
-    best = [hypotheses[0].token_ids for hypotheses in found]
+    best = [row[0].token_ids if row else [] for row in found]
     reading.read(as_rows(inputs, model.pad_id), best)
     reading.finish(rows)
     return found

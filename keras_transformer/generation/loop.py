@@ -4,7 +4,12 @@ import keras
 from keras import ops
 
 from keras_transformer.ops.attention import is_recording
-from keras_transformer.ops.backend import compiled, without_gradients
+from keras_transformer.ops.backend import (
+    compiled,
+    compiled_step,
+    runs_loops_in_python,
+    without_gradients,
+)
 
 
 class Search:
@@ -30,9 +35,9 @@ class Search:
         """
         values = _tensors(values)
         if not jit_compile or is_recording():
-            for carry in self._plain(*values):
-                last = carry
-            return last
+            return _last(self._plain(*values))
+        if runs_loops_in_python():
+            return _last(self.steps(*values))
 
         def whole(*values):
             return ops.while_loop(
@@ -49,7 +54,7 @@ class Search:
         if not jit_compile or is_recording():
             yield from self._plain(*values)
             return
-        advance = self._compiled("advance", self._advance)
+        advance = compiled_step(self._advance, self._model, self._key("advance"))
         carry = self._compiled("begin", self._begin)(*values)
         yield carry
         while _true(self._going(carry)):
@@ -64,7 +69,16 @@ class Search:
             yield carry
 
     def _compiled(self, part, function):
-        return compiled(function, self._model, key=(part, *self._settings))
+        return compiled(function, self._model, self._key(part))
+
+    def _key(self, part):
+        return (part, *self._settings)
+
+
+def _last(carries):
+    for carry in carries:
+        last = carry
+    return last
 
 
 def _tensors(values):

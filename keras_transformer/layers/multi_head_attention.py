@@ -175,9 +175,11 @@ class MultiHeadAttention(BaseLayer):
         self.key.build(key_shape)
         self.value.build(value_shape)
         output_shape = _as_tuple(self._output_shape) or (query_shape[-1],)
-        axes = "efgijk"[: len(output_shape)]
+        # Heads g and sizes h: letters out of order, and PyTorch copies the kernel
+        # at every call.
+        axes = "ijklmn"[: len(output_shape)]
         self.attention_output = keras.layers.EinsumDense(
-            f"btnh,nh{axes}->bt{axes}",
+            f"btgh,gh{axes}->bt{axes}",
             output_shape=(None, *output_shape),
             bias_axes=axes if self.use_bias else None,
             name="attention_output",
