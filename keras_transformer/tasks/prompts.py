@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_transformer.generation.sampling import Sampling
 from keras_transformer.ops.checks import check_count
+from keras_transformer.tasks.encoding import encode_bare
 from keras_transformer.tasks.length_batches import length_batches
 
 NEW_TOKENS = 64  # unless told otherwise
@@ -20,7 +21,7 @@ def read_prompts(model, tokenizer, prompts, *, add_bos: bool, max_new_tokens):
     """
     if max_new_tokens is not None:
         check_count("max_new_tokens", max_new_tokens, 0)
-    rows = tokenizer.encode(prompts, add_bos=add_bos)
+    rows = encode_bare(tokenizer, prompts, add_bos=add_bos)
     limit, counts = model.position_limit, []
     for index, row in enumerate(rows):
         if not row:

@@ -1,7 +1,6 @@
 """Sentences of one language in, of another out."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -11,8 +10,9 @@ from keras_transformer.generation import beam_search
 from keras_transformer.layers.base import check_choice
 from keras_transformer.ops.checks import check_count
 from keras_transformer.tasks.alignment import Alignment, Translation
-from keras_transformer.tasks.folder import read_folder, write_folder
+from keras_transformer.tasks.encoding import encode_bare, encode_source
 from keras_transformer.tasks.length_batches import length_batches
+from keras_transformer.tasks.saving import load_task, save_task
 from keras_transformer.tasks.texts import check_pairs, check_texts, hold_back_pairs
 from keras_transformer.tasks.training import compile_for_tokens, fit_model
 from keras_transformer.tasks.translation_recipes import RECIPES
@@ -20,7 +20,7 @@ from keras_transformer.tasks.translation_scores import (
     translation_metrics,
     translation_scores,
 )
-from keras_transformer.tokenizers import SentencePieceTokenizer
+from keras_transformer.tokenizers import HuggingFaceTokenizer, SentencePieceTokenizer
 from keras_transformer.training import shift_right
 from keras_transformer.visualization import record_attention
 
@@ -33,7 +33,8 @@ class Translator:
             `Seq2SeqTransformer`.
         source_tokenizer: The tokenizer of the sources.
         target_tokenizer: The tokenizer of the targets; `source_tokenizer` if not
-            given. Its bos, eos and pad ids must be the model's.
+            given. Its eos and pad ids must be the model's, and one of its bos, eos
+            and pad ids the model's `start_id`.
         max_length: Most tokens of a sentence; longer ones are cut off.
         recipe: The recipe whose way of training `fit` takes by default.
 
@@ -52,8 +53,8 @@ class Translator:
     def __init__(
         self,
         model: keras.Model,
-        source_tokenizer: SentencePieceTokenizer,
-        target_tokenizer: SentencePieceTokenizer | None = None,
+        source_tokenizer: SentencePieceTokenizer | HuggingFaceTokenizer,
+        target_tokenizer: SentencePieceTokenizer | HuggingFaceTokenizer | None = None,
         *,
         max_length: int = 256,
         recipe: str = "transformer",
@@ -240,7 +241,7 @@ class Translator:
             found = beam_search(self.model, batch, num_beams=num_beams, **limited)
             for row, hypotheses in zip(rows, found, strict=False):
                 results[filled[row]] = [
-                    Translation(self.target_tokenizer.decode(tokens), score)
+                    Translation(self._decode(tokens), score)
                     for tokens, score in hypotheses[: n_best or 1]
                 ]
             progress.add(len(rows))
@@ -264,7 +265,7 @@ class Translator:
         if translation is None:
             (translation,) = self.translate([text])
         source, target = self._encode([text], [translation])
-        if len(source[0]) < 2:
+        if not text.strip() or len(source[0]) < 2:
             raise ValueError("`text` has no tokens: there is nothing to look at.")
         inputs, labels = self._shifted(target)
         with record_attention(self.model) as record:
@@ -308,15 +309,11 @@ class Translator:
 
     def save(self, folder):
         """Write model and tokenizers into a folder, whole or not at all."""
-        shared = self.source_tokenizer is self.target_tokenizer
-        files = {
-            "model.keras": self.model.save,
-            "source.model": self.source_tokenizer.save,
-        }
-        if not shared:
-            files["target.model"] = self.target_tokenizer.save
+        parts = {"source": self.source_tokenizer}
+        if self.target_tokenizer is not self.source_tokenizer:
+            parts["target"] = self.target_tokenizer
         settings = {"max_length": self.max_length, "recipe": self.recipe}
-        write_folder(folder, {"task": type(self).__name__, **settings}, files)
+        save_task(self, folder, settings, **parts)
 
     @classmethod
     def load(cls, folder) -> "Translator":
@@ -325,17 +322,11 @@ class Translator:
         Raises:
             ValueError: The folder is no saved translator, or is cut short.
         """
-        settings = read_folder(folder, cls.__name__)
-        folder = Path(folder)
-        source, *target = (
-            SentencePieceTokenizer.load(folder / name)
-            for name in ("source.model", "target.model")
-            if name in settings["files"]
-        )
+        settings, model, parts = load_task(cls, folder)
         return cls(
-            keras.models.load_model(folder / "model.keras"),
-            source,
-            *target,
+            model,
+            parts["source"],
+            parts.get("target"),
             max_length=settings["max_length"],
             recipe=settings["recipe"],
         )
@@ -343,13 +334,17 @@ class Translator:
     def _encode(self, sources, targets):
         """Return ids: sources with their end, targets without start and end."""
         longest = self.max_length  # start_id or stop_id is counted
-        sources = self.source_tokenizer.encode(
-            sources, add_eos=True, max_length=longest
+        sources = encode_source(self.source_tokenizer, sources, longest)
+        return sources, encode_bare(
+            self.target_tokenizer, targets, target=True, max_length=longest - 1
         )
-        return sources, self.target_tokenizer.encode(targets, max_length=longest - 1)
+
+    def _decode(self, tokens):
+        size = self.target_tokenizer.vocabulary_size  # the model may have more
+        return self.target_tokenizer.decode([id for id in tokens if id < size])
 
     def _shifted(self, targets):
-        return shift_right(targets, self.model.start_id, self.model.stop_id)
+        return shift_right(targets, self.model.start_id, self.target_tokenizer.eos_id)
 
     def _batches(self, sources, targets, **settings):
         sources, targets = self._encode(sources, targets)
@@ -375,17 +370,20 @@ def _check_parts(model, source_tokenizer, target_tokenizer, max_length):
                 f"The {side} tokenizer has {tokenizer.vocabulary_size} ids, but the "
                 f"model only {size}. Use the tokenizer that it was built for."
             )
-    ids = {
-        "start_id": target_tokenizer.bos_id,
-        "stop_id": target_tokenizer.eos_id,
-        "pad_id": target_tokenizer.pad_id,
-    }
     if source_tokenizer.pad_id != target_tokenizer.pad_id:
         raise ValueError(
             "Both tokenizers must have one pad_id. Received: "
             f"{source_tokenizer.pad_id} (source), {target_tokenizer.pad_id} (target)."
         )
-    other = {name: id for name, id in ids.items() if getattr(model, name) != id}
+    pad_id, bos_id, eos_id = (
+        getattr(target_tokenizer, f"{name}_id") for name in ("pad", "bos", "eos")
+    )
+    ids = {
+        "start_id": [bos_id, eos_id, pad_id],  # eos: BART's, pad: T5's and Marian's
+        "stop_id": [eos_id],
+        "pad_id": [pad_id],
+    }
+    other = {n: known for n, known in ids.items() if getattr(model, n) not in known}
     if other:
         got = ", ".join(f"{name}={getattr(model, name)}" for name in other)
         raise ValueError(
