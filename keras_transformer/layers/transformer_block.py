@@ -41,6 +41,8 @@ class TransformerBlock(BaseLayer):
         causal: Whether self-attention sees no later position.
         cross_attention: Whether the block attends to `encoder_outputs` too.
         dropout: Dropout rate of the attention weights and of each part's output.
+        attention_dropout: That of the attention weights, if it is another (Llama has
+            this alone, BART none of it).
         activation: Activation of the feed-forward part.
         gated: Whether the feed-forward part is gated.
         norm: `"layer"` or `"rms"`.
@@ -107,6 +109,7 @@ class TransformerBlock(BaseLayer):
         causal: bool = False,
         cross_attention: bool = False,
         dropout: float = 0.0,
+        attention_dropout: float | None = None,
         activation="relu",
         gated: bool = False,
         norm: str = "layer",
@@ -125,6 +128,8 @@ class TransformerBlock(BaseLayer):
         dense_dim = check_size("dense_dim", dense_dim)
         key_dim = check_size("key_dim", key_dim, optional=True)
         check_rate("dropout", dropout)
+        if attention_dropout is not None:
+            check_rate("attention_dropout", attention_dropout)
         check_positive("layer_norm_epsilon", layer_norm_epsilon)
         check_plug("rotary", rotary)
         check_choice("norm", norm, ("layer", "rms"))
@@ -141,6 +146,7 @@ class TransformerBlock(BaseLayer):
         self.causal = causal
         self.cross_attention = cross_attention
         self.dropout = dropout
+        self.attention_dropout = attention_dropout
         self.activation = get_activation(activation)
         self.gated = gated
         self.norm = norm
@@ -337,10 +343,11 @@ class TransformerBlock(BaseLayer):
             )
 
     def _make_attention(self, name, **settings):
+        rate = self.attention_dropout
         return MultiHeadAttention(
             self.num_heads,
             self.key_dim or self.embed_dim // self.num_heads,
-            dropout=self.dropout,
+            dropout=self.dropout if rate is None else rate,
             use_bias=self.use_bias,
             output_shape=self.embed_dim,
             num_key_value_heads=self.num_key_value_heads,

@@ -49,6 +49,7 @@ def split_settings(model_class, settings: dict) -> tuple[dict, dict]:
 
 # Setting -> the one that it repeats if it is not given.
 _REPEATED = {
+    "attention_dropout": "dropout",
     "num_key_value_heads": "num_heads",
     "num_decoder_layers": "num_layers",
     "num_decoder_heads": "num_heads",

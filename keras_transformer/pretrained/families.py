@@ -1,4 +1,11 @@
-"""The families that can be loaded and saved."""
+"""The families that can be loaded and saved.
+
+Dropout: the rates of a config are kept, that of the attention weights apart from the
+others. Not kept, with a warning, since these layers have none of their own: dropout
+inside the feed-forward part and of whole layers (BART, Marian), and of GPT-2's
+embedding where it is another than that of its blocks. T5 has one rate for all; here it
+is not applied inside the feed-forward part.
+"""
 
 from keras_transformer.models.settings import effective_settings
 from keras_transformer.pretrained.bart import Bart
@@ -107,7 +114,8 @@ def describe(model) -> tuple[Family, dict]:
     )
 
 
-_ANY = ("name", "dtype", "trainable", "seed")
+# "generation" goes into a file of its own.
+_ANY = ("name", "dtype", "trainable", "seed", "generation")
 
 
 def _of_the_file(model, read):
