@@ -176,12 +176,15 @@ class MappedSentencePieceTokenizer:
     def _join(self, ids, skip):
         parts, run = [], []
         for id in ids:
-            piece, own = self._pieces.get(id, ""), self.target.piece_to_id
-            if id in self._hidden or piece in self.whole or not piece:
-                if not (skip and id in self._hidden) and piece:
-                    parts += [self.target.decode(run), piece]
-                    run = []
+            piece = self._pieces.get(id, "")
+            if not piece or (skip and id in self._hidden):
                 continue
-            run.append(own(piece))
-        parts.append(self.target.decode(run))
-        return " ".join(part for part in parts if part)
+            if id in self._hidden:
+                parts += [self.target.join(run), piece]
+                run = []
+            else:
+                run.append(piece)
+        parts.append(self.target.join(run))
+        text = " ".join(part for part in parts if part)
+        # A piece that the other model has not keeps its space.
+        return text if self.target is self.source else text.strip()
