@@ -23,6 +23,8 @@ def read_prompts(model, tokenizer, prompts, *, add_bos: bool, max_new_tokens):
         check_count("max_new_tokens", max_new_tokens, 0)
     rows = encode_bare(tokenizer, prompts, add_bos=add_bos)
     limit, counts = model.position_limit, []
+    own = getattr(model, "generation", None) or {}
+    wanted = own.get("max_new_tokens", NEW_TOKENS)
     for index, row in enumerate(rows):
         if not row:
             if tokenizer.bos_id is None:
@@ -38,7 +40,7 @@ def read_prompts(model, tokenizer, prompts, *, add_bos: bool, max_new_tokens):
                 f"for, but the model has positions for {limit}. Shorten the prompt, or "
                 "lower `max_new_tokens`."
             )
-        room = NEW_TOKENS if limit is None else min(NEW_TOKENS, limit - len(row))
+        room = wanted if limit is None else min(wanted, limit - len(row))
         counts.append(room if max_new_tokens is None else max_new_tokens)
     return rows, counts
 
@@ -54,7 +56,7 @@ def read_settings(model, processors: tuple, settings: dict) -> tuple[dict, list]
     Raises:
         ValueError: An unknown setting, or a value out of range.
     """
-    given = Sampling.read("generate", settings)
+    given = Sampling.read("generate", settings, model)
     if given.seed is not None:
         check_count("seed", given.seed, 0)
     stop_ids = model.stop_id if given.stop_ids is None else given.stop_ids

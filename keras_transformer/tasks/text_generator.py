@@ -217,15 +217,16 @@ class TextGenerator:
     ) -> list[str]:
         """Write on from the beginnings of texts.
 
-        Greedy, unless `temperature`, `top_k` or `top_p` asks for sampling. Greedily, a
+        Greedy, unless `temperature`, `top_k` or `top_p` asks for sampling, here or in
+        `model.generation` (then `temperature=0` is greedy). Greedily, a
         prompt gets the same text alone and among others. Sampled with a `seed`, the
         text depends on the seed and on the prompt's place among the prompts, so that
         equal prompts get different texts; not on `batch_size`.
 
         Args:
             prompts: The beginnings; `""` starts from nothing (the bos id).
-            max_new_tokens: Most tokens to add; if not given, 64, or as many as the
-                model still has positions for.
+            max_new_tokens: Most tokens to add; if not given, 64 (or what the model's
+                checkpoint says), or as many as the model still has positions for.
             strip_prompt: Whether to return only what is added, without the prompt.
             batch_size: Prompts that are written on at the same time.
             verbose: 1 for a progress bar.

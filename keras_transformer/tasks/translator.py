@@ -20,6 +20,7 @@ from keras_transformer.tasks.translation_scores import (
     translation_metrics,
     translation_scores,
 )
+from keras_transformer.tasks.translator_parts import check_parts
 from keras_transformer.tokenizers import HuggingFaceTokenizer, SentencePieceTokenizer
 from keras_transformer.training import shift_right
 from keras_transformer.visualization import record_attention
@@ -62,7 +63,7 @@ class Translator:
         check_choice("recipe", recipe, tuple(RECIPES))
         target_tokenizer = target_tokenizer or source_tokenizer
         check_count("max_length", max_length, 2)
-        _check_parts(model, source_tokenizer, target_tokenizer, max_length)
+        check_parts(model, source_tokenizer, target_tokenizer, max_length)
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
@@ -196,7 +197,7 @@ class Translator:
     def translate(
         self,
         texts: Sequence[str],
-        num_beams: int = 4,
+        num_beams: int | None = None,
         *,
         n_best: int | None = None,
         batch_size: int = 16,
@@ -211,11 +212,14 @@ class Translator:
 
         Args:
             texts: The sentences.
-            num_beams: Translations that are followed at the same time; 1 is greedy.
+            num_beams: Translations that are followed at the same time; 1 is greedy. If
+                not given, as many as the model's checkpoint says, or 4.
             n_best: Return so many translations of each sentence with their scores.
             batch_size: Sentences that are translated at the same time.
             verbose: 1 for a progress bar.
             **settings: Further settings of `beam_search`, such as `length_penalty`.
+                `max_new_tokens` is, if neither given nor in `model.generation`,
+                twice the longest source of a batch.
 
         Returns:
             The translations, a string for each text; with `n_best`, a list of
@@ -226,6 +230,8 @@ class Translator:
             ValueError: A setting out of range.
         """
         texts, _ = check_texts(texts)
+        own = getattr(self.model, "generation", None) or {}
+        num_beams = own.get("num_beams", 4) if num_beams is None else num_beams
         if n_best is not None and not 1 <= n_best <= num_beams:
             raise ValueError(
                 "`n_best` must be at least 1 and at most `num_beams`. Received: "
@@ -236,7 +242,7 @@ class Translator:
         ids, _ = self._encode([texts[index] for index in filled], [])
         progress = keras.utils.Progbar(len(filled), verbose=verbose)
         for length, rows, batch in length_batches(ids, batch_size):
-            limit = min(2 * length, self.max_length)
+            limit = own.get("max_new_tokens", min(2 * length, self.max_length))
             limited = {"max_new_tokens": limit, **settings}
             found = beam_search(self.model, batch, num_beams=num_beams, **limited)
             for row, hypotheses in zip(rows, found, strict=False):
@@ -284,7 +290,7 @@ class Translator:
         )
 
     def evaluate(
-        self, pairs: Sequence, num_beams: int = 4, *, verbose=0, **settings
+        self, pairs: Sequence, num_beams: int | None = None, *, verbose=0, **settings
     ) -> dict:
         """Translate the sources and compare with the targets.
 
@@ -356,43 +362,4 @@ class Translator:
             pad_id=self.model.pad_id,
             sample_weight="tokens",
             **settings,
-        )
-
-
-def _check_parts(model, source_tokenizer, target_tokenizer, max_length):
-    source_size = getattr(model, "source_vocabulary_size", None)
-    for tokenizer, size, side in (
-        (source_tokenizer, source_size or model.vocabulary_size, "source"),
-        (target_tokenizer, model.vocabulary_size, "target"),
-    ):
-        if tokenizer.vocabulary_size > size:
-            raise ValueError(
-                f"The {side} tokenizer has {tokenizer.vocabulary_size} ids, but the "
-                f"model only {size}. Use the tokenizer that it was built for."
-            )
-    if source_tokenizer.pad_id != target_tokenizer.pad_id:
-        raise ValueError(
-            "Both tokenizers must have one pad_id. Received: "
-            f"{source_tokenizer.pad_id} (source), {target_tokenizer.pad_id} (target)."
-        )
-    pad_id, bos_id, eos_id = (
-        getattr(target_tokenizer, f"{name}_id") for name in ("pad", "bos", "eos")
-    )
-    ids = {
-        "start_id": [bos_id, eos_id, pad_id],  # eos: BART's, pad: T5's and Marian's
-        "stop_id": [eos_id],
-        "pad_id": [pad_id],
-    }
-    other = {n: known for n, known in ids.items() if getattr(model, n) not in known}
-    if other:
-        got = ", ".join(f"{name}={getattr(model, name)}" for name in other)
-        raise ValueError(
-            f"The model must have the ids of the target tokenizer, {other}. Received a "
-            f"model with {got}."
-        )
-    limit = model.position_limit
-    if limit is not None and limit < max_length:
-        raise ValueError(
-            f"The model has positions for {limit} tokens, fewer than `max_length="
-            f"{max_length}`. Pass max_length={limit}."
         )

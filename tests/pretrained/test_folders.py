@@ -277,7 +277,7 @@ def bias(bidirectional):
 DEFAULTS = {
     "llama": lambda: (
         kt.TextGenerator.from_texts(
-            ["나는 간다"], "llama", vocabulary_size=20, num_layers=1, dropout=0.0
+            ["나는 간다"], "llama", vocabulary_size=20, num_layers=1
         ).model
     ),
     "bart": lambda: seq2seq(
