@@ -136,7 +136,8 @@ def test_a_classifier_labels_and_explains_alike(kind, tmp_path):
     if kind != "sentencepiece":
         assert again.explain(TEXTS[0]).tokens[-1] == "</s>"
         with pytest.raises(ValueError, match="`sampling` needs a SentencePieceTok"):
-            again.fit(TEXTS, [0, 1] * 2, sampling=0.2)
+            data = TEXTS, ["bad", "good"] * 2
+            again.fit(*data, validation_data=data, sampling=0.2)
 
 
 def test_a_text_begins_as_the_template_has_it_unless_told_otherwise():
