@@ -299,7 +299,8 @@ def test_settings_left_to_their_defaults_are_those_that_they_stand_for(
     family, tmp_path
 ):
     model = DEFAULTS[family]()
-    model.build()
+    if not model.built:
+        model.build()
     save_pretrained(model, None, tmp_path / "saved")
     config = transformers.AutoConfig.from_pretrained(tmp_path / "saved")
     assert config.model_type == family
