@@ -44,6 +44,7 @@ from keras_transformer.models import (
     LanguageModel,  # text 2, 6
 )
 from keras_transformer.visualization import (
+    AttentionRecord,  # all
     record_attention,  # all
     attention_table,  # 2 to 8
     attention_view,  # 3 to 9
@@ -66,6 +67,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AlibiBias",
+    "AttentionRecord",
     "BahdanauAttention",
     "FeedForward",
     "LanguageModel",

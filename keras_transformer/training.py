@@ -7,7 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.layers.base import PACKAGE, check_positive, check_size
+from keras_transformer.layers.base import PACKAGE
+from keras_transformer.ops.checks import check_integer, check_number
 
 
 def shift_right(
@@ -175,9 +176,9 @@ class InverseSquareRoot(keras.optimizers.schedules.LearningRateSchedule):
     """
 
     def __init__(self, peak: float, warmup_steps: int):
-        check_positive("peak", peak)
+        check_number("peak", peak, above=0)
         self.peak = peak
-        self.warmup_steps = check_size("warmup_steps", warmup_steps)
+        self.warmup_steps = check_integer("warmup_steps", warmup_steps)
 
     def __call__(self, step):
         step = ops.cast(step, "float32") + 1.0  # Keras counts from 0
@@ -204,7 +205,7 @@ class KeepLast(keras.callbacks.Callback):
 
     def __init__(self, folder, count: int = 5):
         super().__init__()
-        self.folder, self.count = Path(folder), check_size("count", count)
+        self.folder, self.count = Path(folder), check_integer("count", count)
 
     @property
     def files(self) -> list[Path]:

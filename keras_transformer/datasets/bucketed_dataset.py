@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_transformer.datasets.buckets import make_runs
 from keras_transformer.datasets.ragged import Ragged, is_ragged, per_row
-from keras_transformer.layers.base import check_size
+from keras_transformer.ops.checks import check_integer
 
 
 class BucketedDataset(keras.utils.PyDataset):
@@ -104,8 +104,8 @@ class BucketedDataset(keras.utils.PyDataset):
                 f"over. Received: workers={workers!r}. Leave it out."
             )
         super().__init__()
-        batch_size = check_size("batch_size", batch_size, optional=True)
-        max_tokens = check_size("max_tokens", max_tokens, optional=True)
+        batch_size = check_integer("batch_size", batch_size, optional=True)
+        max_tokens = check_integer("max_tokens", max_tokens, optional=True)
         if not isinstance(pad_id, (int, np.integer)):
             raise ValueError(
                 f"`pad_id` must be an integer. Received: pad_id={pad_id!r}."
@@ -132,7 +132,7 @@ class BucketedDataset(keras.utils.PyDataset):
             )
         limits = self._for_each_input("max_length", max_length)
         for stream, limit in zip(self._inputs, limits, strict=True):
-            check_size("max_length", limit, optional=True)
+            check_integer("max_length", limit, optional=True)
             stream.cut(limit)
         for stream in (self._labels, self._weights):
             if isinstance(stream, Ragged):

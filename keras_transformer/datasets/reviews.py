@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from keras_transformer.datasets.tables import bundled, open_table
-from keras_transformer.layers.base import check_choice
+from keras_transformer.ops.checks import check_choice
 
 NSMC_URL = "https://raw.githubusercontent.com/e9t/nsmc/master/"
 NSMC_FILES = {

@@ -2,6 +2,8 @@
 
 import random
 
+from keras_transformer.ops.checks import check_integer
+
 DIRECTIONS = ("to_digits", "to_words")
 MAX_DIGITS = 16
 
@@ -72,11 +74,11 @@ def synthetic_pairs(
     >>> longer = synthetic_pairs(seed=1, count=100, clauses=8)
     """
     low, high = clauses if isinstance(clauses, (tuple, list)) else (clauses, clauses)
-    _check("seed", seed, 0)
-    _check("count", count, 0)
-    _check("the smallest of `clauses`", low, 1)
-    _check("the largest of `clauses`", high, low)
-    _check("digits", digits, 1, MAX_DIGITS)
+    check_integer("seed", seed, 0)
+    check_integer("count", count, 0)
+    check_integer("the smallest of `clauses`", low, 1)
+    check_integer("the largest of `clauses`", high, low)
+    check_integer("digits", digits, 1, MAX_DIGITS)
     if direction not in DIRECTIONS:
         raise ValueError(
             f"`direction` must be one of {', '.join(map(repr, DIRECTIONS))}. "
@@ -102,7 +104,7 @@ def number_words(number: int) -> str:
 
     >>> words = number_words(20317)  # 이만 삼백십칠
     """
-    _check("number", number, 0, 10**MAX_DIGITS - 1)
+    check_integer("number", number, 0, 10**MAX_DIGITS - 1)
     if number == 0:
         return "영"
     groups = []
@@ -138,12 +140,3 @@ def _pair(rng, clauses, digits):
         plural = "" if number == 1 else "s"
         english.append(f"{english_verb} {number} {english_noun}{plural}")
     return ", ".join(korean), ", ".join(english)
-
-
-def _check(name, value, least, most=None):
-    known = isinstance(value, int) and not isinstance(value, bool)
-    if known and value >= least and (most is None or value <= most):
-        return
-    name = name if "`" in name else f"`{name}`"
-    bounds = f"of at least {least}" + ("" if most is None else f" and at most {most}")
-    raise ValueError(f"{name} must be an integer {bounds}. Received: {value!r}.")

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from keras_transformer.layers.base import check_choice
+from keras_transformer.ops.checks import check_choice
 
 FORMATS = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv"}
 

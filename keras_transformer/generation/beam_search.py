@@ -7,11 +7,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.generation.inputs import prepare
+from keras_transformer.generation.inputs import as_rows, prepare
 from keras_transformer.generation.limits import Limits
 from keras_transformer.generation.loop import Search
 from keras_transformer.generation.processors import History
-from keras_transformer.ops.checks import check_count, check_number
+from keras_transformer.generation.rereading import Rereading
+from keras_transformer.ops.checks import check_integer, check_number
 
 _NEVER = -1e9  # the score of what does not exist; finite, so that sums stay so
 
@@ -64,7 +65,7 @@ class Beams(Limits):
 
     def __post_init__(self):
         super().__post_init__()
-        check_count("num_beams", self.num_beams, 1)
+        check_integer("num_beams", self.num_beams)
         check_number("length_penalty", self.length_penalty)
         check_number("coverage_penalty", self.coverage_penalty, at_least=0)
         for name, choices in (
@@ -122,7 +123,7 @@ class Beams(Limits):
 
 
 def beam_search(
-    model, inputs, *, jit_compile: bool = True, **settings
+    model, inputs, *, jit_compile: bool = True, record=None, **settings
 ) -> list[list[Hypothesis]]:
     """Search for the most probable texts: `num_beams` are kept at each step.
 
@@ -133,6 +134,8 @@ def beam_search(
         model: A model with `start` and `step`, such as `Seq2SeqTransformer`.
         inputs: Sources or prompts, as in `generate`.
         jit_compile: `False` runs the plain Python loop.
+        record: An `AttentionRecord(model)`, which is filled with where each token of
+            the best text of each row looked, as in `generate`.
         **settings: The fields of `Beams`: `num_beams`, `length_penalty`,
             `length_normalization`, `coverage_penalty`, `early_stopping`, and those
             of `Limits`: `max_new_tokens`, `min_new_tokens`, `repetition_penalty`,
@@ -155,8 +158,18 @@ def beam_search(
     settings = Beams.read("beam_search", settings, model)
     task = prepare(model, inputs, settings)
     rows, width = task.prompts["token_ids"].shape
+    reading = Rereading(record, model)
     if settings.max_new_tokens == 0:
-        return [[Hypothesis([], 0.0)] for _ in range(rows)]
+        found = [[Hypothesis([], 0.0)] for _ in range(rows)]
+    else:
+        found = _found(model, settings, task, rows, width, jit_compile)
+    best = [hypotheses[0].token_ids for hypotheses in found]
+    reading.read(as_rows(inputs, model.pad_id), best)
+    reading.finish(rows)
+    return found
+
+
+def _found(model, settings, task, rows, width, jit_compile):
     search = _search(model, settings, task, rows, width)
     values = {**settings.values(), "stop_ids": task.stop_ids}
     carry = search.run(task.inputs, task.prompts, values, jit_compile=jit_compile)

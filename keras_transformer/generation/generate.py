@@ -5,13 +5,16 @@ from collections.abc import Iterator
 import numpy as np
 from keras import ops
 
-from keras_transformer.generation.inputs import prepare
+from keras_transformer.generation.inputs import as_rows, prepare
 from keras_transformer.generation.loop import Search
 from keras_transformer.generation.processors import History
+from keras_transformer.generation.rereading import Rereading, until_stop
 from keras_transformer.generation.sampling import Sampling
 
 
-def generate(model, inputs, *, jit_compile: bool = True, **settings) -> np.ndarray:
+def generate(
+    model, inputs, *, jit_compile: bool = True, record=None, **settings
+) -> np.ndarray:
     """Write on from each prompt, or translate each source, token by token.
 
     A row gets the same greedy tokens whatever the other rows are, and however it
@@ -24,6 +27,9 @@ def generate(model, inputs, *, jit_compile: bool = True, **settings) -> np.ndarr
         inputs: Prompts, or sources: a list of lists of ids; an array (B, S), padded
             on any side; or a dict of `"token_ids"` and `"padding_mask"`.
         jit_compile: `False` runs the plain Python loop.
+        record: An `AttentionRecord(model)`, which is filled with where each token
+            looked when it was written. The tokens are the same; afterwards they are
+            read once more, uncompiled.
         **settings: The fields of `Sampling`: `max_new_tokens`, `min_new_tokens`,
             `temperature`, `top_k`, `top_p`, `repetition_penalty`,
             `no_repeat_ngram_size`, `processors`, `stop_ids`, `suppress_tokens`,
@@ -35,8 +41,10 @@ def generate(model, inputs, *, jit_compile: bool = True, **settings) -> np.ndarr
         filled with `model.pad_id` (0 if there is none).
 
     Raises:
+        TypeError: `record` is no record.
         ValueError: A setting or an id out of range, an empty prompt, texts longer
-            than the model's positions.
+            than the model's positions; a record of another model, a used one, or
+            nothing to record.
 
     Example:
 
@@ -44,14 +52,22 @@ def generate(model, inputs, *, jit_compile: bool = True, **settings) -> np.ndarr
     >>> tokens = generate(model, [[5, 6, 7], [8]], max_new_tokens=4)
     """
     settings = Sampling.read("generate", settings, model)
+    reading = Rereading(record, model)
     search, values = _search(model, inputs, settings)
-    if settings.max_new_tokens == 0:
-        return np.zeros((values[0]["token_ids"].shape[0], 0), "int32")
-    carry = search.run(*values, jit_compile=jit_compile)
-    count = int(ops.convert_to_numpy(carry["new_tokens"]))
-    width = values[1]["token_ids"].shape[1]
-    # A copy: what JAX hands out cannot be written to.
-    return np.array(ops.convert_to_numpy(carry["tokens"])[:, width : width + count])
+    tokens = np.zeros((values[0]["token_ids"].shape[0], 0), "int32")
+    if settings.max_new_tokens:
+        carry = search.run(*values, jit_compile=jit_compile)
+        count = int(ops.convert_to_numpy(carry["new_tokens"]))
+        width = values[1]["token_ids"].shape[1]
+        # A copy: what JAX hands out cannot be written to.
+        tokens = ops.convert_to_numpy(carry["tokens"])
+        tokens = np.array(tokens[:, width : width + count])
+    reading.read(
+        as_rows(inputs, model.pad_id),
+        [until_stop(row, values[2]["stop_ids"]) for row in tokens],
+    )
+    reading.finish(len(tokens))
+    return tokens
 
 
 def stream(

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_transformer.generation import processors as change
 from keras_transformer.generation.processors import History
-from keras_transformer.ops.checks import check_count, check_number
+from keras_transformer.ops.checks import check_integer, check_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +50,9 @@ class Limits:
     renormalize_logits: bool = False
 
     def __post_init__(self):
-        check_count("max_new_tokens", self.max_new_tokens, 0)
-        check_count("min_new_tokens", self.min_new_tokens, 0)
-        check_count("no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
+        check_integer("max_new_tokens", self.max_new_tokens, 0)
+        check_integer("min_new_tokens", self.min_new_tokens, 0)
+        check_integer("no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
         check_number("repetition_penalty", self.repetition_penalty, above=0)
         if not isinstance(self.suppress_tokens, (list, tuple)):
             raise ValueError(
@@ -60,10 +60,10 @@ class Limits:
                 f"suppress_tokens={self.suppress_tokens!r}."
             )
         for id in self.suppress_tokens:
-            check_count("suppress_tokens", id, 0)
+            check_integer("suppress_tokens", id, 0)
         for name in ("forced_bos_token_id", "forced_eos_token_id"):
             if getattr(self, name) is not None:
-                check_count(name, getattr(self, name), 0)
+                check_integer(name, getattr(self, name), 0)
         several = isinstance(self.processors, (list, tuple))
         for processor in self.processors if several else [None]:
             if not callable(processor) or not isinstance(processor, Hashable):

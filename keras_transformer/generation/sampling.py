@@ -9,7 +9,7 @@ from keras import ops
 from keras_transformer.generation import processors as change
 from keras_transformer.generation.limits import Limits
 from keras_transformer.generation.processors import History
-from keras_transformer.ops.checks import check_count, check_number
+from keras_transformer.ops.checks import check_integer, check_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +43,11 @@ class Sampling(Limits):
         check_number("temperature", self.temperature, at_least=0, optional=True)
         check_number("top_p", self.top_p, above=0, at_most=1, optional=True)
         if self.top_k is not None:
-            check_count("top_k", self.top_k, 0)
+            check_integer("top_k", self.top_k, 0)
         several = isinstance(self.seed, (list, tuple))
         for seed in self.seed if several else [self.seed]:
             if several or seed is not None:
-                check_count("seed", seed, 0)
+                check_integer("seed", seed, 0)
 
     @property
     def sampled(self) -> bool:

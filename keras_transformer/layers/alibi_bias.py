@@ -2,7 +2,8 @@
 
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer, as_integers, check_size
+from keras_transformer.layers.base import BaseLayer, as_integers
+from keras_transformer.ops.checks import check_integer
 from keras_transformer.ops.positions import (
     alibi_slopes,
     relative_positions,
@@ -41,7 +42,7 @@ class AlibiBias(BaseLayer):
 
     def __init__(self, num_heads: int, **kwargs):
         super().__init__(**kwargs)
-        num_heads = check_size("num_heads", num_heads)
+        num_heads = check_integer("num_heads", num_heads)
         self.num_heads = num_heads
 
     def build(self, query_positions_shape, key_positions_shape=None):

@@ -2,9 +2,9 @@
 
 import keras
 
-from keras_transformer.layers.base import check_size
 from keras_transformer.layers.single_head_attention import SingleHeadAttention
 from keras_transformer.ops.attention import additive_scores
+from keras_transformer.ops.checks import check_integer
 
 
 class BahdanauAttention(SingleHeadAttention):
@@ -62,7 +62,7 @@ class BahdanauAttention(SingleHeadAttention):
         **kwargs,
     ):
         super().__init__(dropout=dropout, seed=seed, **kwargs)
-        units = check_size("units", units)
+        units = check_integer("units", units)
         self.units = units
         self.query = keras.layers.Dense(
             units, use_bias=False, name="query", dtype=self.dtype_policy

@@ -1,77 +1,15 @@
 """What every layer and model has in common: its config, its name, its masks."""
 
 import inspect
-import re
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_transformer.ops.backend import static_size
+from keras_transformer.ops.checks import check_name
 
 PACKAGE = "keras_transformer"
-
-
-def check_name(name: str | None):
-    """Refuse a layer or model name that some backend cannot carry.
-
-    TensorFlow fails late on Hangul and spaces, PyTorch on dots; a name that is
-    accepted here works on every backend.
-    """
-    if name is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", str(name)):
-        raise ValueError(
-            "`name` must consist of ASCII letters, digits, '_' and '-', and begin "
-            f"with a letter or digit. Received: name={name!r}. Use such a name, and "
-            "keep other scripts for titles and labels."
-        )
-
-
-def check_size(name: str, value, optional: bool = False) -> int | None:
-    """Return a size as an int, and refuse what is not a positive integer."""
-    if value is None and optional:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(
-            f"`{name}` must be a positive integer{' or None' if optional else ''}. "
-            f"Received: {name}={value!r}."
-        )
-    return int(value)
-
-
-def check_positive(name: str, value):
-    """Refuse a number that is not greater than 0."""
-    if not _is_number(value) or not value > 0:
-        raise ValueError(
-            f"`{name}` must be a positive number. Received: {name}={value!r}."
-        )
-
-
-def check_rate(name: str, value):
-    """Refuse a dropout rate outside [0, 1)."""
-    if not _is_number(value) or not 0 <= value < 1:
-        raise ValueError(
-            f"`{name}` must be a rate of at least 0 and less than 1. Received: "
-            f"{name}={value!r}."
-        )
-
-
-def check_id(name: str, value, size: int, size_name: str):
-    """Refuse a token id that is neither `None` nor below the vocabulary's size."""
-    known = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if value is not None and not (known and 0 <= value < size):
-        raise ValueError(
-            f"`{name}` must be an id below `{size_name}`, or None. Received: "
-            f"{name}={value!r}, {size_name}={size}."
-        )
-
-
-def check_choice(name: str, value, choices):
-    """Refuse a value that is not one of `choices`."""
-    if value not in choices:
-        raise ValueError(
-            f"`{name}` must be one of {', '.join(map(repr, choices))}. Received: "
-            f"{name}={value!r}."
-        )
 
 
 def as_integers(name: str, values):
@@ -257,10 +195,6 @@ class CarriedMask(keras.layers.Layer):
 
     def call(self, inputs, mask=None):
         return ops.ones(ops.shape(inputs)[:2], "bool") if mask is None else mask
-
-
-def _is_number(value):
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
 
 
 def _constructor_arguments(cls):

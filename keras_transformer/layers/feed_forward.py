@@ -2,7 +2,8 @@
 
 import keras
 
-from keras_transformer.layers.base import BaseLayer, check_size
+from keras_transformer.layers.base import BaseLayer
+from keras_transformer.ops.checks import check_integer
 
 
 class FeedForward(BaseLayer):
@@ -51,8 +52,8 @@ class FeedForward(BaseLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        embed_dim = check_size("embed_dim", embed_dim)
-        dense_dim = check_size("dense_dim", dense_dim)
+        embed_dim = check_integer("embed_dim", embed_dim)
+        dense_dim = check_integer("dense_dim", dense_dim)
         self.embed_dim = embed_dim
         self.dense_dim = dense_dim
         self.activation = get_activation(activation)

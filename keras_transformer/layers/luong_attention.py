@@ -2,7 +2,6 @@
 
 from keras import ops
 
-from keras_transformer.layers.base import check_choice, check_size
 from keras_transformer.layers.single_head_attention import SingleHeadAttention
 from keras_transformer.ops.attention import (
     additive_scores,
@@ -10,6 +9,7 @@ from keras_transformer.ops.attention import (
     dot_product_scores,
     general_scores,
 )
+from keras_transformer.ops.checks import check_choice, check_integer
 
 
 class LuongAttention(SingleHeadAttention):
@@ -72,7 +72,7 @@ class LuongAttention(SingleHeadAttention):
     ):
         super().__init__(dropout=dropout, seed=seed, **kwargs)
         check_choice("score", score, ("dot", "general", "concat"))
-        units = check_size("units", units, optional=True)
+        units = check_integer("units", units, optional=True)
         if units is not None and score != "concat":
             raise ValueError(
                 "`units` is the width of the network that only score='concat' has. "

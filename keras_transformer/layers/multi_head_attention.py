@@ -9,14 +9,12 @@ from keras_transformer.layers.base import (
     as_integers,
     check_key_length,
     check_plug,
-    check_positive,
-    check_rate,
-    check_size,
 )
 from keras_transformer.ops import masks, positions
 from keras_transformer.ops.attention import attend
 from keras_transformer.ops.backend import static_size
 from keras_transformer.ops.cache import create_cache, next_positions, write_cache
+from keras_transformer.ops.checks import check_integer, check_number
 
 
 class MultiHeadAttention(BaseLayer):
@@ -119,16 +117,16 @@ class MultiHeadAttention(BaseLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        num_heads = check_size("num_heads", num_heads)
-        key_dim = check_size("key_dim", key_dim)
-        value_dim = check_size("value_dim", value_dim, optional=True)
+        num_heads = check_integer("num_heads", num_heads)
+        key_dim = check_integer("key_dim", key_dim)
+        value_dim = check_integer("value_dim", value_dim, optional=True)
         for size in _as_tuple(output_shape):
-            check_size("output_shape", size)
-        num_key_value_heads = check_size(
+            check_integer("output_shape", size)
+        num_key_value_heads = check_integer(
             "num_key_value_heads", num_key_value_heads, optional=True
         )
-        sliding_window = check_size("sliding_window", sliding_window, optional=True)
-        check_rate("dropout", dropout)
+        sliding_window = check_integer("sliding_window", sliding_window, optional=True)
+        check_number("dropout", dropout, at_least=0, below=1)
         if num_key_value_heads is not None and num_heads % num_key_value_heads:
             raise ValueError(
                 "`num_heads` must be a multiple of `num_key_value_heads`. Received: "
@@ -136,7 +134,7 @@ class MultiHeadAttention(BaseLayer):
             )
         check_plug("rotary", rotary)
         if scale is not None:
-            check_positive("scale", scale)
+            check_number("scale", scale, above=0)
         if rotary is not None and key_dim % 2:
             raise ValueError(
                 "`rotary` turns pairs of features and needs an even `key_dim`. "

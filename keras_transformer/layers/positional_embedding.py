@@ -3,19 +3,15 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.base import (
-    BaseLayer,
-    as_integers,
-    check_choice,
-    check_id,
-    check_positions,
-    check_positive,
-    check_rate,
-    check_size,
-)
+from keras_transformer.layers.base import BaseLayer, as_integers, check_positions
 from keras_transformer.layers.sinusoidal_encoding import SinusoidalEncoding
 from keras_transformer.ops.backend import is_traced, static_size
-from keras_transformer.ops.checks import check_count
+from keras_transformer.ops.checks import (
+    check_choice,
+    check_id,
+    check_integer,
+    check_number,
+)
 from keras_transformer.ops.masks import padding_mask
 
 
@@ -95,16 +91,18 @@ class PositionalEmbedding(BaseLayer):
         # Keras would cast float ids to half precision, and 2909 become 2912.
         super().__init__(autocast=False, **kwargs)
         learned = encoding == "learned"
-        sequence_length = check_size("sequence_length", sequence_length, not learned)
-        input_dim = check_size("input_dim", input_dim)
-        output_dim = check_size("output_dim", output_dim)
+        sequence_length = check_integer(
+            "sequence_length", sequence_length, optional=not learned
+        )
+        input_dim = check_integer("input_dim", input_dim)
+        output_dim = check_integer("output_dim", output_dim)
         check_choice("encoding", encoding, ("learned", "sinusoidal", None))
         check_id("pad_id", pad_id, input_dim, "input_dim")
-        check_count("position_offset", position_offset)
-        check_count("num_segments", num_segments)
-        check_rate("dropout", dropout)
+        check_integer("position_offset", position_offset, 0)
+        check_integer("num_segments", num_segments, 0)
+        check_number("dropout", dropout, at_least=0, below=1)
         if layer_norm_epsilon is not None:
-            check_positive("layer_norm_epsilon", layer_norm_epsilon)
+            check_number("layer_norm_epsilon", layer_norm_epsilon, above=0)
         _check_table(shared_embedding, input_dim, output_dim)
         self.sequence_length = sequence_length
         self.input_dim = input_dim

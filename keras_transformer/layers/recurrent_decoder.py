@@ -4,17 +4,12 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.bahdanau_attention import BahdanauAttention
-from keras_transformer.layers.base import (
-    BaseLayer,
-    check_choice,
-    check_rate,
-    check_size,
-    shifted_seed,
-)
+from keras_transformer.layers.base import BaseLayer, shifted_seed
 from keras_transformer.layers.luong_attention import LuongAttention
 from keras_transformer.layers.recurrent_encoder import CELLS, make_recurrent
-from keras_transformer.ops.attention import is_recording, unrecorded
+from keras_transformer.ops.attention import is_recording, recording
 from keras_transformer.ops.backend import is_traced, scan_states
+from keras_transformer.ops.checks import check_choice, check_integer, check_number
 
 ATTENTIONS = (None, "bahdanau", "luong")
 
@@ -92,13 +87,15 @@ class RecurrentDecoder(BaseLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        units = check_size("units", units)
-        num_layers = check_size("num_layers", num_layers)
+        units = check_integer("units", units)
+        num_layers = check_integer("num_layers", num_layers)
         check_choice("cell", cell, tuple(CELLS))
         check_choice("attention", attention, ATTENTIONS)
-        check_rate("dropout", dropout)
-        attention_units = check_size("attention_units", attention_units, optional=True)
-        output_units = check_size("output_units", output_units, optional=True)
+        check_number("dropout", dropout, at_least=0, below=1)
+        attention_units = check_integer(
+            "attention_units", attention_units, optional=True
+        )
+        output_units = check_integer("output_units", output_units, optional=True)
         self.units = units
         self.cell = cell
         self.num_layers = num_layers
@@ -219,7 +216,7 @@ class RecurrentDecoder(BaseLayer):
         noise = self._noise(inputs) if training and self.dropout else None
         cells, looped = carry["cells"], self.feeds or self.attention == "bahdanau"
         if looped:
-            with unrecorded():
+            with recording(None):
                 carry = scan_states(
                     lambda carry, y: self._advance(y, carry, memory, noise)[0],
                     carry,
@@ -230,8 +227,8 @@ class RecurrentDecoder(BaseLayer):
         else:
             states = self._advance_all(inputs, cells, memory, noise)
             parts = {"inputs": inputs, "states": states}
-        recording = looped and is_recording() and not is_traced(parts["states"])
-        if recording:
+        recorded = looped and is_recording() and not is_traced(parts["states"])
+        if recorded:
             parts["queries"] = parts["states"]
             if self.attention == "bahdanau":
                 earlier = parts["states"][:, :-1]
@@ -242,7 +239,7 @@ class RecurrentDecoder(BaseLayer):
                 name: ops.take_along_axis(part, places[:, :, None], axis=1)
                 for name, part in parts.items()
             }
-        if recording:  # the alignments of all steps once more, as one matrix
+        if recorded:  # the alignments of all steps once more, as one matrix
             self._attend(parts["queries"], memory)
         return self._outputs(parts, memory)[0]
 

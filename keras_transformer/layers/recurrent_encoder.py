@@ -2,15 +2,10 @@
 
 import keras
 
-from keras_transformer.layers.base import (
-    BaseLayer,
-    check_choice,
-    check_rate,
-    check_size,
-    shifted_seed,
-)
+from keras_transformer.layers.base import BaseLayer, shifted_seed
 from keras_transformer.ops import masks
 from keras_transformer.ops.backend import recurrent_kernel
+from keras_transformer.ops.checks import check_choice, check_integer, check_number
 
 CELLS = {"gru": keras.layers.GRU, "lstm": keras.layers.LSTM}
 
@@ -75,10 +70,10 @@ class RecurrentEncoder(BaseLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        units = check_size("units", units)
-        num_layers = check_size("num_layers", num_layers)
+        units = check_integer("units", units)
+        num_layers = check_integer("num_layers", num_layers)
         check_choice("cell", cell, tuple(CELLS))
-        check_rate("dropout", dropout)
+        check_number("dropout", dropout, at_least=0, below=1)
         self.units = units
         self.cell = cell
         self.num_layers = num_layers

@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer, as_integers, check_size
+from keras_transformer.layers.base import BaseLayer, as_integers
+from keras_transformer.ops.checks import check_integer
 from keras_transformer.ops.positions import (
     relative_buckets,
     relative_positions,
@@ -53,9 +54,9 @@ class RelativePositionBias(BaseLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        num_heads = check_size("num_heads", num_heads)
-        num_buckets = check_size("num_buckets", num_buckets)
-        max_distance = check_size("max_distance", max_distance)
+        num_heads = check_integer("num_heads", num_heads)
+        num_buckets = check_integer("num_buckets", num_buckets)
+        max_distance = check_integer("max_distance", max_distance)
         if bidirectional and num_buckets % 2:
             raise ValueError(
                 "`num_buckets` must be even, one half for each direction. Received: "

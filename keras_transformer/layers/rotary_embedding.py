@@ -2,12 +2,8 @@
 
 from keras import ops
 
-from keras_transformer.layers.base import (
-    BaseLayer,
-    check_choice,
-    check_positions,
-    check_positive,
-)
+from keras_transformer.layers.base import BaseLayer, check_positions
+from keras_transformer.ops.checks import check_choice, check_number
 from keras_transformer.ops.positions import rotary_angles, rotate
 
 
@@ -58,7 +54,7 @@ class RotaryEmbedding(BaseLayer):
     ):
         super().__init__(**kwargs)
         check_choice("layout", layout, ("half", "interleaved"))
-        check_positive("max_wavelength", max_wavelength)
+        check_number("max_wavelength", max_wavelength, above=0)
         if scaling is not None:
             _check_scaling(scaling)
         self.max_wavelength = max_wavelength
@@ -107,4 +103,4 @@ def _check_scaling(scaling):
             f"Received: scaling={scaling!r}."
         )
     for name in _SCALING_FIELDS[kind]:
-        check_positive(f"scaling[{name!r}]", scaling[name])
+        check_number(f"scaling[{name!r}]", scaling[name], above=0)

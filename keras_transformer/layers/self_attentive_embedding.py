@@ -3,9 +3,10 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer, check_size
+from keras_transformer.layers.base import BaseLayer
 from keras_transformer.ops import masks
 from keras_transformer.ops.attention import attend
+from keras_transformer.ops.checks import check_integer
 
 
 class SelfAttentiveEmbedding(BaseLayer):
@@ -53,8 +54,8 @@ class SelfAttentiveEmbedding(BaseLayer):
         self, num_hops: int, attention_dim: int = 350, *, penalty: float = 0.0, **kwargs
     ):
         super().__init__(**kwargs)
-        num_hops = check_size("num_hops", num_hops)
-        attention_dim = check_size("attention_dim", attention_dim)
+        num_hops = check_integer("num_hops", num_hops)
+        attention_dim = check_integer("attention_dim", attention_dim)
         if not isinstance(penalty, (int, float)) or not penalty >= 0:
             raise ValueError(
                 "`penalty` must be a number of at least 0. Received: "

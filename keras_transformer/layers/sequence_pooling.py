@@ -3,8 +3,9 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer, check_choice
+from keras_transformer.layers.base import BaseLayer
 from keras_transformer.ops import masks
+from keras_transformer.ops.checks import check_choice
 
 
 class SequencePooling(BaseLayer):

@@ -2,9 +2,10 @@
 
 import keras
 
-from keras_transformer.layers.base import BaseLayer, check_key_length, check_rate
+from keras_transformer.layers.base import BaseLayer, check_key_length
 from keras_transformer.ops import masks
 from keras_transformer.ops.attention import attend
+from keras_transformer.ops.checks import check_number
 
 
 class SingleHeadAttention(BaseLayer):
@@ -25,7 +26,7 @@ class SingleHeadAttention(BaseLayer):
 
     def __init__(self, *, dropout: float = 0.0, seed: int | None = None, **kwargs):
         super().__init__(**kwargs)
-        check_rate("dropout", dropout)
+        check_number("dropout", dropout, at_least=0, below=1)
         self.dropout = dropout
         self.seed = seed
         self.attention_dropout = keras.layers.Dropout(

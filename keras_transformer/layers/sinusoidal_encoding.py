@@ -2,12 +2,8 @@
 
 from keras import ops
 
-from keras_transformer.layers.base import (
-    BaseLayer,
-    check_choice,
-    check_positions,
-    check_positive,
-)
+from keras_transformer.layers.base import BaseLayer, check_positions
+from keras_transformer.ops.checks import check_choice, check_number
 from keras_transformer.ops.positions import sinusoids
 
 
@@ -50,7 +46,7 @@ class SinusoidalEncoding(BaseLayer):
     ):
         super().__init__(**kwargs)
         check_choice("layout", layout, ("interleaved", "concatenated"))
-        check_positive("max_wavelength", max_wavelength)
+        check_number("max_wavelength", max_wavelength, above=0)
         self.layout = layout
         self.max_wavelength = max_wavelength
 

@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer, check_positive, check_size
+from keras_transformer.layers.base import BaseLayer
+from keras_transformer.ops.checks import check_integer, check_number
 
 
 class TokenHead(BaseLayer):
@@ -49,9 +50,9 @@ class TokenHead(BaseLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        vocabulary_size = check_size("vocabulary_size", vocabulary_size)
+        vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
         if scale is not None:
-            check_positive("scale", scale)
+            check_number("scale", scale, above=0)
         self.vocabulary_size = vocabulary_size
         self.token_embedding = token_embedding
         self.use_bias = use_bias

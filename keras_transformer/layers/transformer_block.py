@@ -2,17 +2,10 @@
 
 import keras
 
-from keras_transformer.layers.base import (
-    BaseLayer,
-    check_choice,
-    check_plug,
-    check_positive,
-    check_rate,
-    check_size,
-    shifted_seed,
-)
+from keras_transformer.layers.base import BaseLayer, check_plug, shifted_seed
 from keras_transformer.layers.feed_forward import FeedForward, get_activation
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
+from keras_transformer.ops.checks import check_choice, check_integer, check_number
 
 
 class TransformerBlock(BaseLayer):
@@ -123,14 +116,15 @@ class TransformerBlock(BaseLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        embed_dim = check_size("embed_dim", embed_dim)
-        num_heads = check_size("num_heads", num_heads)
-        dense_dim = check_size("dense_dim", dense_dim)
-        key_dim = check_size("key_dim", key_dim, optional=True)
-        check_rate("dropout", dropout)
-        if attention_dropout is not None:
-            check_rate("attention_dropout", attention_dropout)
-        check_positive("layer_norm_epsilon", layer_norm_epsilon)
+        embed_dim = check_integer("embed_dim", embed_dim)
+        num_heads = check_integer("num_heads", num_heads)
+        dense_dim = check_integer("dense_dim", dense_dim)
+        key_dim = check_integer("key_dim", key_dim, optional=True)
+        check_number("dropout", dropout, at_least=0, below=1)
+        check_number(
+            "attention_dropout", attention_dropout, at_least=0, below=1, optional=True
+        )
+        check_number("layer_norm_epsilon", layer_norm_epsilon, above=0)
         check_plug("rotary", rotary)
         check_choice("norm", norm, ("layer", "rms"))
         if key_dim is None and embed_dim % num_heads:

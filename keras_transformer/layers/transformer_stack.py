@@ -2,14 +2,10 @@
 
 from keras import ops
 
-from keras_transformer.layers.base import (
-    BaseLayer,
-    check_plug,
-    check_size,
-    shifted_seed,
-)
+from keras_transformer.layers.base import BaseLayer, check_plug, shifted_seed
 from keras_transformer.layers.transformer_block import TransformerBlock
 from keras_transformer.ops.cache import next_positions, write_positions
+from keras_transformer.ops.checks import check_integer
 
 
 class TransformerStack(BaseLayer):
@@ -112,7 +108,7 @@ class TransformerStack(BaseLayer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        num_layers = check_size("num_layers", num_layers)
+        num_layers = check_integer("num_layers", num_layers)
         check_plug("position_bias", position_bias)
         bias_heads = getattr(position_bias, "num_heads", num_heads)
         if bias_heads != num_heads:

@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_transformer.layers.base import check_id, check_size, shifted_seed
+from keras_transformer.layers.base import shifted_seed
 from keras_transformer.layers.positional_embedding import PositionalEmbedding
 from keras_transformer.layers.token_head import TokenHead
 from keras_transformer.layers.transformer_stack import TransformerStack
@@ -18,6 +18,7 @@ from keras_transformer.models.settings import (
 from keras_transformer.models.writing_model import WritingModel
 from keras_transformer.ops.backend import static_size
 from keras_transformer.ops.cache import next_positions
+from keras_transformer.ops.checks import check_id, check_integer
 
 
 class LanguageModel(WritingModel):
@@ -98,7 +99,7 @@ class LanguageModel(WritingModel):
     ):
         settings, common = split_settings(type(self), settings)
         super().__init__(autocast=False, **common)
-        vocabulary_size = check_size("vocabulary_size", vocabulary_size)
+        vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
         for name, value in (("pad_id", pad_id), ("stop_id", stop_id)):
             check_id(name, value, vocabulary_size, "vocabulary_size")
         self.vocabulary_size = vocabulary_size

@@ -3,21 +3,18 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.base import (
-    BaseModel,
-    as_integers,
-    check_choice,
-    check_id,
-    check_rate,
-    check_size,
-    shifted_seed,
-)
+from keras_transformer.layers.base import BaseModel, as_integers, shifted_seed
 from keras_transformer.layers.recurrent_decoder import ATTENTIONS, RecurrentDecoder
 from keras_transformer.layers.recurrent_encoder import RecurrentEncoder
 from keras_transformer.models.settings import read_tokens
 from keras_transformer.ops import masks
 from keras_transformer.ops.backend import static_size
-from keras_transformer.ops.checks import check_count
+from keras_transformer.ops.checks import (
+    check_choice,
+    check_id,
+    check_integer,
+    check_number,
+)
 
 
 class RecurrentSeq2Seq(BaseModel):
@@ -119,13 +116,13 @@ class RecurrentSeq2Seq(BaseModel):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        vocabulary_size = check_size("vocabulary_size", vocabulary_size)
-        source_vocabulary_size = check_size(
+        vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
+        source_vocabulary_size = check_integer(
             "source_vocabulary_size", source_vocabulary_size or vocabulary_size
         )
-        embed_dim = check_size("embed_dim", embed_dim)
+        embed_dim = check_integer("embed_dim", embed_dim)
         check_choice("attention", attention, ATTENTIONS)
-        check_rate("dropout", dropout)
+        check_number("dropout", dropout, at_least=0, below=1)
         _check_settings(attention, score, attention_units, input_feeding)
         score = "general" if score is None and attention == "luong" else score
         if bidirectional is None:
@@ -144,7 +141,7 @@ class RecurrentSeq2Seq(BaseModel):
             )
         smaller = min(vocabulary_size, source_vocabulary_size)
         check_id("pad_id", pad_id, smaller, "vocabulary_size")
-        check_count("start_id", start_id)
+        check_integer("start_id", start_id, 0)
         check_id("start_id", start_id, vocabulary_size, "vocabulary_size")
         check_id("stop_id", stop_id, vocabulary_size, "vocabulary_size")
         if pad_id is not None and pad_id in (start_id, stop_id):

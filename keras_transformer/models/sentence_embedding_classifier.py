@@ -3,12 +3,12 @@
 import keras
 from keras import layers
 
-from keras_transformer.layers.base import check_name, check_rate, check_size
 from keras_transformer.layers.self_attentive_embedding import SelfAttentiveEmbedding
 from keras_transformer.models.text_classifier import (
     check_pad_id,
     class_probabilities,
 )
+from keras_transformer.ops.checks import check_integer, check_name, check_number
 
 
 def build_sentence_embedding_classifier(
@@ -55,11 +55,11 @@ def build_sentence_embedding_classifier(
     Source: Lin et al. 2017, https://arxiv.org/abs/1703.03130 (chapter: 2)
     """
     check_name(name)
-    vocabulary_size = check_size("vocabulary_size", vocabulary_size)
-    embed_dim = check_size("embed_dim", embed_dim)
-    lstm_units = check_size("lstm_units", lstm_units)
-    num_classes = check_size("num_classes", num_classes)
-    check_rate("dropout", dropout)
+    vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
+    embed_dim = check_integer("embed_dim", embed_dim)
+    lstm_units = check_integer("lstm_units", lstm_units)
+    num_classes = check_integer("num_classes", num_classes)
+    check_number("dropout", dropout, at_least=0, below=1)
     check_pad_id(pad_id, vocabulary_size)
 
     ids = keras.Input((None,), dtype="int32", name="ids")

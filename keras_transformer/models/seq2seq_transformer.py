@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_transformer.layers.base import check_id, check_size, shifted_seed
+from keras_transformer.layers.base import shifted_seed
 from keras_transformer.layers.positional_embedding import PositionalEmbedding
 from keras_transformer.layers.token_head import TokenHead
 from keras_transformer.layers.transformer_stack import TransformerStack
@@ -18,7 +18,7 @@ from keras_transformer.models.settings import (
 )
 from keras_transformer.models.writing_model import WritingModel
 from keras_transformer.ops.cache import next_positions
-from keras_transformer.ops.checks import check_count
+from keras_transformer.ops.checks import check_id, check_integer
 
 
 class Seq2SeqTransformer(WritingModel):
@@ -127,8 +127,8 @@ class Seq2SeqTransformer(WritingModel):
     ):
         settings, common = split_settings(type(self), settings)
         super().__init__(autocast=False, **common)
-        vocabulary_size = check_size("vocabulary_size", vocabulary_size)
-        source_size = check_size(
+        vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
+        source_size = check_integer(
             "source_vocabulary_size", source_vocabulary_size, optional=True
         )
         if share_embeddings and source_size not in (None, vocabulary_size):
@@ -137,7 +137,7 @@ class Seq2SeqTransformer(WritingModel):
                 f"vocabulary_size={vocabulary_size}, source_vocabulary_size="
                 f"{source_size}. Pass share_embeddings=False."
             )
-        check_count("start_id", start_id)
+        check_integer("start_id", start_id, 0)
         for name, value in (
             ("pad_id", pad_id),
             ("start_id", start_id),

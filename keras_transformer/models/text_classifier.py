@@ -3,15 +3,15 @@
 import keras
 from keras import layers
 
-from keras_transformer.layers.base import (
-    check_choice,
-    check_name,
-    check_rate,
-    check_size,
-)
 from keras_transformer.layers.positional_embedding import PositionalEmbedding
 from keras_transformer.layers.sequence_pooling import SequencePooling
 from keras_transformer.layers.transformer_encoder import TransformerEncoder
+from keras_transformer.ops.checks import (
+    check_choice,
+    check_integer,
+    check_name,
+    check_number,
+)
 
 
 def build_text_classifier(
@@ -70,10 +70,10 @@ def build_text_classifier(
     Source: the chapter's section 12
     """
     check_name(name)
-    vocabulary_size = check_size("vocabulary_size", vocabulary_size)
-    num_layers = check_size("num_layers", num_layers)
-    num_classes = check_size("num_classes", num_classes)
-    check_rate("dropout", dropout)
+    vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
+    num_layers = check_integer("num_layers", num_layers)
+    num_classes = check_integer("num_classes", num_classes)
+    check_number("dropout", dropout, at_least=0, below=1)
     check_pad_id(pad_id, vocabulary_size)
     check_choice("positions", positions, (None, "learned", "sinusoidal"))
     check_choice("pooling", pooling, ("mean", "max", "first"))

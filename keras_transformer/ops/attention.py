@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformer.ops import masks
 from keras_transformer.ops.backend import has_accelerator, is_traced, static_size
 
-# A function (layer, weights) while `record_attention` is open, else None.
+# A function (layer, weights, mask) while attention is recorded, else None.
 recorder: ContextVar = ContextVar("keras_transformer_recorder", default=None)
 
 # Finite, so that no gradient becomes NaN, and below every real score.
@@ -24,9 +24,15 @@ def is_recording() -> bool:
 
 
 @contextmanager
-def unrecorded():
-    """Record nothing inside: for the steps of what is then recorded as a whole."""
-    token = recorder.set(None)
+def recording(record):
+    """Hand all attention inside to a function `record(layer, weights, mask)`.
+
+    Args:
+        record: Gets the layer that attends, its weights (B, N, T, S) or (B, T, S), and
+            the mask, broadcastable to (B, N, T, S), or None. `None` records nothing:
+            for the steps of what is then recorded as a whole.
+    """
+    token = recorder.set(record)
     try:
         yield
     finally:
@@ -194,7 +200,7 @@ def attend(
             weights = _clear_blind(weights, mask)
             weights = ops.squeeze(weights, 1) if headless else weights
         if record is not None:
-            record(layer, weights)
+            record(layer, weights, mask)
     if headless:
         outputs = ops.squeeze(outputs, 2)
     return outputs, weights if return_weights else None

@@ -2,13 +2,19 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
+from keras import ops
 
+from keras_transformer.generation.inputs import pad_rows
 from keras_transformer.visualization import (
     AttentionRecord,
     attention_table,
     plot_attention,
+    record_attention,
 )
+
+LIKELIEST = 10  # next pieces that `explain_next` tells of
 
 
 @dataclass(frozen=True)
@@ -60,3 +66,26 @@ class Explanation:
 
     def _keys(self, layer):
         return {"key_tokens": self.tokens} if self._is_views(layer) else {}
+
+
+def explain_next(model, tokenizer, text: str, ids) -> Explanation:
+    """Return where each token of a text looked, and what is likely to follow.
+
+    Args:
+        model: A language model.
+        tokenizer: Its tokenizer.
+        text: The text.
+        ids: The ids of its tokens.
+    """
+    with record_attention(model) as record:
+        logits = model(pad_rows([ids], len(ids)))
+    chances = ops.convert_to_numpy(ops.softmax(logits[0, -1]))
+    best = np.argsort(-chances[: tokenizer.vocabulary_size])[:LIKELIEST]
+    piece = tokenizer.id_to_piece
+    return Explanation(
+        text=text,
+        tokens=[piece(id) for id in ids],
+        label=piece(int(best[0])),
+        probabilities={piece(int(id)): float(chances[id]) for id in best},
+        attention=record,
+    )

@@ -4,7 +4,7 @@ import warnings
 
 from keras import ops
 
-from keras_transformer.ops.checks import check_count
+from keras_transformer.ops.checks import check_integer
 
 
 def check_parts(model, tokenizer, *, max_length: int | None, add_bos: bool) -> int:
@@ -52,7 +52,7 @@ def check_parts(model, tokenizer, *, max_length: int | None, add_bos: bool) -> i
     limit = model.position_limit
     if max_length is None:
         return limit or 512
-    check_count("max_length", max_length, 2)
+    check_integer("max_length", max_length, 2)
     if limit is not None and limit < max_length:
         raise ValueError(
             f"The model has positions for {limit} tokens, fewer than `max_length="

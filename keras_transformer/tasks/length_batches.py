@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from keras_transformer.generation.inputs import bucket
-from keras_transformer.layers.base import check_size
+from keras_transformer.ops.checks import check_integer
 
 
 def length_batches(rows: Sequence, batch_size: int) -> Iterator[tuple]:
@@ -18,7 +18,7 @@ def length_batches(rows: Sequence, batch_size: int) -> Iterator[tuple]:
         power of two (or `batch_size`) with the first one, since each number of rows
         compiles anew.
     """
-    batch_size = check_size("batch_size", batch_size)
+    batch_size = check_integer("batch_size", batch_size)
     groups = {}
     for index, row in enumerate(rows):
         groups.setdefault(bucket(len(row)), []).append(index)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from keras_transformer.generation.sampling import Sampling
-from keras_transformer.ops.checks import check_count
+from keras_transformer.ops.checks import check_integer
 from keras_transformer.tasks.encoding import encode_bare
 from keras_transformer.tasks.length_batches import length_batches
 
@@ -20,7 +20,7 @@ def read_prompts(model, tokenizer, prompts, *, add_bos: bool, max_new_tokens):
             positions for `max_new_tokens`.
     """
     if max_new_tokens is not None:
-        check_count("max_new_tokens", max_new_tokens, 0)
+        check_integer("max_new_tokens", max_new_tokens, 0)
     rows = encode_bare(tokenizer, prompts, add_bos=add_bos)
     limit, counts = model.position_limit, []
     own = getattr(model, "generation", None) or {}
@@ -58,7 +58,7 @@ def read_settings(model, processors: tuple, settings: dict) -> tuple[dict, list]
     """
     given = Sampling.read("generate", settings, model)
     if given.seed is not None:
-        check_count("seed", given.seed, 0)
+        check_integer("seed", given.seed, 0)
     stop_ids = model.stop_id if given.stop_ids is None else given.stop_ids
     stop_ids = [] if stop_ids is None else np.atleast_1d(stop_ids).tolist()
     processors = (*given.processors, *processors)

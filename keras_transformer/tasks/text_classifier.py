@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from keras_transformer.datasets import BucketedDataset
-from keras_transformer.layers.base import check_choice
 from keras_transformer.models import (
     build_sentence_embedding_classifier,
     build_text_classifier,
 )
+from keras_transformer.ops.checks import check_choice
 from keras_transformer.tasks.explanation import Explanation
 from keras_transformer.tasks.saving import load_task, save_task
 from keras_transformer.tasks.texts import check_texts, hold_back, plain
@@ -42,8 +42,9 @@ RECIPES = {
             dense_dim=256,
             positions="learned",
             dropout=0.5,
+            normalize_first=True,
         ),
-        learning_rate=5e-4,
+        learning_rate=2e-4,
         sampling=0.2,
     ),
     "chapter": Recipe(

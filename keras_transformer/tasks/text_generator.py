@@ -5,16 +5,14 @@ from itertools import chain
 
 import keras
 import numpy as np
-from keras import ops
 
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.generation import generate, stream
-from keras_transformer.generation.inputs import pad_rows
-from keras_transformer.layers.base import check_choice
-from keras_transformer.ops.checks import check_count
+from keras_transformer.generation.rereading import Rereading, until_stop
+from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tasks.continuation import continue_text
 from keras_transformer.tasks.encoding import begins_with_bos, encode_bare
-from keras_transformer.tasks.explanation import Explanation
+from keras_transformer.tasks.explanation import Explanation, explain_next
 from keras_transformer.tasks.generation_recipes import RECIPES
 from keras_transformer.tasks.generator_parts import (
     check_parts,
@@ -33,10 +31,9 @@ from keras_transformer.tasks.training import compile_for_tokens, fit_model
 from keras_transformer.tasks.windows import make_windows, text_losses
 from keras_transformer.tasks.write_samples import WriteSamples
 from keras_transformer.tokenizers import HuggingFaceTokenizer, SentencePieceTokenizer
-from keras_transformer.visualization import record_attention
+from keras_transformer.visualization import AttentionRecord
 
 SETTINGS = ("max_length", "add_bos", "recipe")
-LIKELIEST = 10  # next pieces that `explain` tells of
 
 
 class TextGenerator:
@@ -118,7 +115,7 @@ class TextGenerator:
             ValueError: No texts, an unknown recipe.
         """
         check_choice("recipe", recipe, tuple(RECIPES))
-        check_count("max_length", max_length, 2)
+        check_integer("max_length", max_length, 2)
         texts, _ = check_texts(texts)
         if tokenizer is None:
             tokenizer = SentencePieceTokenizer.train(texts, vocabulary_size)
@@ -212,6 +209,7 @@ class TextGenerator:
         max_new_tokens: int | None = None,
         strip_prompt: bool = False,
         batch_size: int = 16,
+        record: AttentionRecord | None = None,
         verbose=0,
         **settings,
     ) -> list[str]:
@@ -229,6 +227,8 @@ class TextGenerator:
                 checkpoint says), or as many as the model still has positions for.
             strip_prompt: Whether to return only what is added, without the prompt.
             batch_size: Prompts that are written on at the same time.
+            record: An `AttentionRecord(generator.model)`, which is filled with where
+                each piece of each text looked; see `keras_transformer.generate`.
             verbose: 1 for a progress bar.
             **settings: Further settings of `keras_transformer.generate`, such as
                 `temperature`, `top_k`, `top_p`, `repetition_penalty`, `seed`.
@@ -239,12 +239,14 @@ class TextGenerator:
         Raises:
             TypeError: Prompts that are no strings.
             ValueError: A setting out of range, a prompt that leaves no positions for
-                `max_new_tokens`.
+                `max_new_tokens`, a record of another model, a used one, or nothing to
+                record.
         """
         prompts, _ = check_texts(prompts)
         rows, counts = self._read(prompts, max_new_tokens)
         settings, stops = read_settings(self.model, self._processors, settings)
         seed = settings.pop("seed")
+        reading = Rereading(record, self.model, [self.tokenizer.id_to_piece] * 2)
         texts = [""] * len(prompts) if strip_prompt else list(prompts)
         progress = keras.utils.Progbar(len(prompts), verbose=verbose)
         for count, places, filled in prompt_batches(rows, counts, batch_size):
@@ -255,7 +257,10 @@ class TextGenerator:
             for place, tokens in zip(places, found, strict=False):
                 parts = (prompts[place], rows[place], tokens, stops)
                 texts[place] += "".join(continue_text(self.tokenizer, *parts))
+            written = [until_stop(row, stops) for row in found[: len(places)]]
+            reading.read(batch[: len(places)], written, places)
             progress.add(len(places))
+        reading.finish(len(prompts))
         return texts
 
     def stream(
@@ -331,19 +336,7 @@ class TextGenerator:
         """Return where each token of a text looked, and what is likely to follow."""
         (text,), _ = check_texts([text])
         (ids,), _ = self._read([text], 0)
-        inputs = pad_rows([ids], len(ids))
-        with record_attention(self.model) as record:
-            logits = self.model(inputs)
-        chances = ops.convert_to_numpy(ops.softmax(logits[0, -1]))
-        best = np.argsort(-chances[: self.tokenizer.vocabulary_size])[:LIKELIEST]
-        piece = self.tokenizer.id_to_piece
-        return Explanation(
-            text=text,
-            tokens=[piece(id) for id in ids],
-            label=piece(int(best[0])),
-            probabilities={piece(int(id)): float(chances[id]) for id in best},
-            attention=record,
-        )
+        return explain_next(self.model, self.tokenizer, text, ids)
 
     def save(self, folder):
         """Write model and tokenizer into a folder, whole or not at all."""

@@ -7,8 +7,8 @@ import numpy as np
 
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.generation import beam_search
-from keras_transformer.layers.base import check_choice
-from keras_transformer.ops.checks import check_count
+from keras_transformer.generation.rereading import Rereading
+from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tasks.alignment import Alignment, Translation
 from keras_transformer.tasks.encoding import encode_bare, encode_source
 from keras_transformer.tasks.length_batches import length_batches
@@ -20,10 +20,10 @@ from keras_transformer.tasks.translation_scores import (
     translation_metrics,
     translation_scores,
 )
-from keras_transformer.tasks.translator_parts import check_parts
+from keras_transformer.tasks.translator_parts import check_translator_parts
 from keras_transformer.tokenizers import HuggingFaceTokenizer, SentencePieceTokenizer
 from keras_transformer.training import shift_right
-from keras_transformer.visualization import record_attention
+from keras_transformer.visualization import AttentionRecord, record_attention
 
 
 class Translator:
@@ -62,8 +62,8 @@ class Translator:
     ):
         check_choice("recipe", recipe, tuple(RECIPES))
         target_tokenizer = target_tokenizer or source_tokenizer
-        check_count("max_length", max_length, 2)
-        check_parts(model, source_tokenizer, target_tokenizer, max_length)
+        check_integer("max_length", max_length, 2)
+        check_translator_parts(model, source_tokenizer, target_tokenizer, max_length)
         self.model = model
         self.source_tokenizer = source_tokenizer
         self.target_tokenizer = target_tokenizer
@@ -201,6 +201,7 @@ class Translator:
         *,
         n_best: int | None = None,
         batch_size: int = 16,
+        record: AttentionRecord | None = None,
         verbose=0,
         **settings,
     ) -> list:
@@ -216,6 +217,8 @@ class Translator:
                 not given, as many as the model's checkpoint says, or 4.
             n_best: Return so many translations of each sentence with their scores.
             batch_size: Sentences that are translated at the same time.
+            record: An `AttentionRecord(translator.model)`, which is filled with where
+                each piece of each (best) translation looked; see `generate`.
             verbose: 1 for a progress bar.
             **settings: Further settings of `beam_search`, such as `length_penalty`.
                 `max_new_tokens` is, if neither given nor in `model.generation`,
@@ -227,7 +230,8 @@ class Translator:
 
         Raises:
             TypeError: Texts that are no strings.
-            ValueError: A setting out of range.
+            ValueError: A setting out of range, a record of another model, a used one,
+                or nothing to record.
         """
         texts, _ = check_texts(texts)
         own = getattr(self.model, "generation", None) or {}
@@ -237,6 +241,8 @@ class Translator:
                 "`n_best` must be at least 1 and at most `num_beams`. Received: "
                 f"n_best={n_best}, num_beams={num_beams}."
             )
+        names = self.source_tokenizer.id_to_piece, self.target_tokenizer.id_to_piece
+        reading = Rereading(record, self.model, names)
         results = [[Translation("", 0.0)] for _ in texts]
         filled = [index for index, text in enumerate(texts) if text.strip()]
         ids, _ = self._encode([texts[index] for index in filled], [])
@@ -250,7 +256,10 @@ class Translator:
                     Translation(self._decode(tokens), score)
                     for tokens, score in hypotheses[: n_best or 1]
                 ]
+            best = [hypotheses[0].token_ids for hypotheses in found[: len(rows)]]
+            reading.read(batch[: len(rows)], best, [filled[row] for row in rows])
             progress.add(len(rows))
+        reading.finish(len(texts))
         return [best if n_best else best[0].text for best in results]
 
     def explain(self, text: str, translation: str | None = None) -> Alignment:

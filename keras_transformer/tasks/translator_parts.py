@@ -1,11 +1,11 @@
-"""Whether a model that reads a source and its tokenizers fit one another."""
+"""Whether a translating model and its tokenizers fit one another."""
 
 
-def check_parts(model, source_tokenizer, target_tokenizer, max_length: int):
+def check_translator_parts(model, source_tokenizer, target_tokenizer, max_length: int):
     """Refuse a model and tokenizers that do not fit one another.
 
     Raises:
-        ValueError: Fewer ids than a tokenizer's, other special ids, fewer positions
+        ValueError: Fewer ids than the tokenizers', other special ids, fewer positions
             than `max_length`.
     """
     source_size = getattr(model, "source_vocabulary_size", None)

@@ -4,6 +4,8 @@ import unicodedata
 
 import numpy as np
 
+from keras_transformer.ops.checks import check_integer
+
 
 def check_texts(texts, compose: bool) -> list[str]:
     """Return texts as a list, composed to NFC if asked; refuse all but strings."""
@@ -27,17 +29,6 @@ def check_texts(texts, compose: bool) -> list[str]:
             text = unicodedata.normalize("NFC", text) if compose else text
         checked.append(text)
     return checked
-
-
-def check_integer(name: str, value, least: int) -> int:
-    """Refuse what is not an integer of at least `least`."""
-    integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not integer or value < least:
-        raise ValueError(
-            f"`{name}` must be an integer of at least {least}. Received: "
-            f"{name}={value!r}."
-        )
-    return int(value)
 
 
 def id_rows(ids, vocabulary_size: int) -> tuple[list[list[int]], bool]:
@@ -70,7 +61,7 @@ def pad_rows(rows: list[list[int]], pad_id: int, length: int | None, side: str):
     longest = max(map(len, rows), default=0)
     if length is None:
         length = longest
-    elif check_integer("length", length, 1) < longest:
+    elif check_integer("length", length) < longest:
         raise ValueError(
             f"A row of {longest} ids does not fit length={length}. Cut it with "
             f"encode(..., max_length={length})."

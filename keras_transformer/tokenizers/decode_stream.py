@@ -4,12 +4,14 @@
 class DecodeStream:
     """Decode ids one at a time, as they are generated.
 
-    The texts of `put` and `end`, joined, are `tokenizer.decode` of all the ids.
-    `put` returns `""` while the bytes of a character are incomplete, so that no
-    U+FFFD (replacement character) stands for half of one.
+    The texts of `put` and `end`, joined, are `tokenizer.decode` of all the ids,
+    unless decoding a later id changes text before it (as the clean-up of a BERT
+    tokenizer does to `it ' s`): what was returned stays as it is. `put` returns `""`
+    while the bytes of a character are incomplete, so that no U+FFFD (replacement
+    character) stands for half of one.
 
     Args:
-        tokenizer: A `SentencePieceTokenizer`, whose `decode_stream()` makes this.
+        tokenizer: A tokenizer with `decode`, whose `decode_stream()` makes this.
 
     Example:
 
@@ -22,7 +24,7 @@ class DecodeStream:
 
     def __init__(self, tokenizer):
         self.tokenizer = tokenizer
-        self._start, self._bytes = [], []
+        self._ids, self._said = [], 0
 
     def put(self, id) -> str:
         """Take one id, and return the text that is certain with it.
@@ -37,34 +39,24 @@ class DecodeStream:
             TypeError: An id that is not an integer.
             ValueError: An id outside the vocabulary.
         """
-        tokenizer, byte = self.tokenizer, self.tokenizer.byte_of(id)
-        if id in (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id):
+        ids = [*self._ids, id]
+        text = self._rest(ids)
+        self._ids = ids
+        if not text or text.endswith("\ufffd"):
             return ""
-        if byte is None:
-            return self._emit([id])
-        self._bytes.append((id, byte))
-        return self._emit([]) if _is_utf8(byte for _, byte in self._bytes) else ""
+        # A text loses its spaces at the front: so the ids of the last visible text
+        # stay, and what they say is cut off.
+        if text.strip():
+            self._ids = ids[self._said :]
+        self._said = len(self._ids)
+        return text
 
     def end(self) -> str:
         """Return what is left (bytes of no character), and begin anew."""
-        rest = self._emit([])
-        self._start = []
+        rest = self._rest(self._ids)
+        self._ids, self._said = [], 0
         return rest
 
-    def _emit(self, ids):
-        # The first text of all loses its leading space, others do not: so ids are
-        # decoded after those of the first text, which is then cut off.
-        ids, self._bytes = [id for id, _ in self._bytes] + ids, []
-        before = self.tokenizer.decode(self._start)
-        text = self.tokenizer.decode(self._start + ids)[len(before) :]
-        if not before:
-            self._start = self._start + ids
-        return text
-
-
-def _is_utf8(values):
-    try:
-        bytes(values).decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    def _rest(self, ids):
+        said = self.tokenizer.decode(ids[: self._said])
+        return self.tokenizer.decode(ids)[len(said) :]

@@ -2,12 +2,9 @@
 
 from pathlib import Path
 
-from keras_transformer.tokenizers.checks import (
-    check_integer,
-    check_texts,
-    id_rows,
-    pad_rows,
-)
+from keras_transformer.ops.checks import check_integer
+from keras_transformer.tokenizers.checks import check_texts, id_rows, pad_rows
+from keras_transformer.tokenizers.decode_stream import DecodeStream
 
 SPECIAL = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 
@@ -215,9 +212,9 @@ class HuggingFaceTokenizer:
         )
         return texts if several else texts[0]
 
-    def decode_stream(self) -> "TokenStream":
-        """Return a stream that takes one id at a time."""
-        return TokenStream(self)
+    def decode_stream(self) -> DecodeStream:
+        """Return a `DecodeStream`, which takes one id at a time."""
+        return DecodeStream(self)
 
     def pad(self, sequences, length: int | None = None, side: str = "right"):
         """Fill lists of ids up with `pad_id` to one length.
@@ -234,34 +231,6 @@ class HuggingFaceTokenizer:
         if not several and rows[0]:
             raise ValueError("`sequences` must be rows of ids. Received one row.")
         return pad_rows(rows if several else [], self.pad_id, length, side)
-
-
-class TokenStream:
-    """Decode ids one at a time: `put` returns the text that is certain.
-
-    Args:
-        tokenizer: With `decode`.
-    """
-
-    def __init__(self, tokenizer):
-        self.tokenizer = tokenizer
-        self._ids, self._sent = [], ""
-
-    def put(self, id) -> str:
-        """Take one id, and return the text that is certain with it."""
-        self._ids.append(int(id))
-        text = self.tokenizer.decode(self._ids)
-        if text.endswith("\ufffd") or not text.startswith(self._sent):
-            return ""
-        new, self._sent = text[len(self._sent) :], text
-        return new
-
-    def end(self) -> str:
-        """Return what is left, and begin anew."""
-        text = self.tokenizer.decode(self._ids)
-        rest = text[len(self._sent) :]
-        self._ids, self._sent = [], ""
-        return rest
 
 
 def _read(tokenizer):

@@ -2,8 +2,9 @@
 
 import re
 
-from keras_transformer.tokenizers.checks import check_integer, id_rows, pad_rows
-from keras_transformer.tokenizers.huggingface_tokenizer import TokenStream
+from keras_transformer.ops.checks import check_integer
+from keras_transformer.tokenizers.checks import id_rows, pad_rows
+from keras_transformer.tokenizers.decode_stream import DecodeStream
 from keras_transformer.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer
 
 
@@ -154,9 +155,9 @@ class MappedSentencePieceTokenizer:
         texts = [self._join(row, skip_special_tokens) for row in rows]
         return texts if several else texts[0]
 
-    def decode_stream(self) -> TokenStream:
+    def decode_stream(self) -> DecodeStream:
         """Return a stream that takes one id at a time."""
-        return TokenStream(self)
+        return DecodeStream(self)
 
     def pad(self, sequences, length: int | None = None, side: str = "right"):
         """Fill lists of ids up with `pad_id` to one length: int32 array (B, T)."""

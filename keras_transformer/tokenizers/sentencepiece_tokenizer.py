@@ -3,12 +3,8 @@
 import math
 import warnings
 
-from keras_transformer.tokenizers.checks import (
-    check_integer,
-    check_texts,
-    id_rows,
-    pad_rows,
-)
+from keras_transformer.ops.checks import check_integer
+from keras_transformer.tokenizers.checks import check_texts, id_rows, pad_rows
 from keras_transformer.tokenizers.decode_stream import DecodeStream
 from keras_transformer.tokenizers.model_file import (
     NFC_MARK,
@@ -299,13 +295,6 @@ class SentencePieceTokenizer:
         if not several and rows[0]:
             raise ValueError("`sequences` must be rows of ids. Received one row.")
         return pad_rows(rows if several else [], self.pad_id, length, side)
-
-    def byte_of(self, id: int) -> int | None:
-        """Return the byte that a piece of `byte_fallback` stands for, else `None`."""
-        piece = self.id_to_piece(id)
-        known = id < self._processor.get_piece_size()
-        is_byte = known and self._processor.is_byte(int(id))
-        return int(piece[3:5], 16) if is_byte else None
 
     def _end(self, name, add):
         id = getattr(self, f"{name}_id")

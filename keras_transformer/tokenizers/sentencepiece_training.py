@@ -9,7 +9,8 @@ from pathlib import Path
 
 import sentencepiece as spm
 
-from keras_transformer.tokenizers.checks import check_integer, check_texts
+from keras_transformer.ops.checks import check_integer
+from keras_transformer.tokenizers.checks import check_texts
 from keras_transformer.tokenizers.model_file import NFC_MARK, without_rule_path
 
 SPECIAL_PIECES = {"pad": "<pad>", "unk": "<unk>", "bos": "<s>", "eos": "</s>"}
@@ -38,7 +39,7 @@ def train_model(
 
     `special_ids` has the keys `"pad"`, `"unk"`, `"bos"`, `"eos"`.
     """
-    check_integer("vocabulary_size", vocabulary_size, 1)
+    check_integer("vocabulary_size", vocabulary_size)
     _check_choice("model_type", model_type, ("unigram", "bpe", "char", "word"))
     _check_choice("normalization", normalization, ("nfc", "nfkc"))
     if character_coverage is not None and not 0.98 <= character_coverage <= 1:
@@ -76,7 +77,7 @@ def train_model(
             "what you passed under these names."
         )
     texts = _corpus(texts_or_path)
-    if max_texts is not None and check_integer("max_texts", max_texts, 1) < len(texts):
+    if max_texts is not None and check_integer("max_texts", max_texts) < len(texts):
         chosen = random.Random(seed).sample(range(len(texts)), max_texts)
         texts = [texts[index] for index in sorted(chosen)]
     if preserve_whitespace and not any(" " in text for text in texts):

@@ -55,6 +55,25 @@ def check_record(record) -> Mapping:
     return record
 
 
+def calls_of(record, path: str) -> list:
+    """Return the arrays of a layer, or say which layers there are.
+
+    Raises:
+        KeyError: A layer that is not recorded.
+        ValueError: One array in place of a list of them.
+    """
+    if path not in record and not hasattr(record, "not_recorded"):
+        known = ", ".join(map(repr, record))
+        raise KeyError(f"No attention recorded as {path!r}. Recorded: {known}.")
+    calls = record[path]
+    if not isinstance(calls, list | tuple) or not calls:
+        raise ValueError(
+            "`record` must map each layer path to a list of arrays, one for each call. "
+            f"Received for {path!r}: {type(calls).__name__}. Put an array in a list."
+        )
+    return calls
+
+
 def layers_of(record, layers=None, kind: str | None = None) -> list[np.ndarray]:
     """Return one array (B, N, T, S) for each layer, in the order of their calls.
 
@@ -68,7 +87,9 @@ def layers_of(record, layers=None, kind: str | None = None) -> list[np.ndarray]:
             raise ValueError("`record` holds nothing: an empty list of arrays.")
         return [_with_heads(np.asarray(weights)) for weights in record]
     record = check_record(record)
-    kinds = {path: attention_kind(path, record[path][0], record) for path in record}
+    kinds = {
+        path: attention_kind(path, calls_of(record, path)[0], record) for path in record
+    }
     if layers is None:
         found = dict.fromkeys(kinds.values())
         named = ", ".join(map(repr, found))
@@ -84,7 +105,7 @@ def layers_of(record, layers=None, kind: str | None = None) -> list[np.ndarray]:
         layers = [path for path in kinds if kind in (None, kinds[path])]
     chosen = []
     for path in [layers] if isinstance(layers, str) else layers:
-        calls = record[path]
+        calls = calls_of(record, path)
         if len(calls) != 1:
             raise ValueError(
                 f"Layer {path!r} was called {len(calls)} times. Record one call of the "

@@ -22,33 +22,89 @@ class AttentionRecord(Mapping):
     layers have one path, as in two submodels that were built alike, they are told
     apart by their places in the model: `"left/encoder/self_attention"`.
 
+    `record_attention` gives one for calls of a model. For texts that are written, make
+    one and pass it on: `generate(model, prompts, record=record)`, `beam_search`,
+    `Translator.translate` and `TextGenerator.generate` fill it. Then there is one array
+    for each layer, one example for each text, and row t of it is where the model looked
+    when it wrote token t; `tokens` has what stands on both axes.
+
     Args:
         model: The model or layer whose calls are recorded.
+
+    Raises:
+        TypeError: `model` is no Keras model or layer.
+
+    Example:
+
+    >>> model = LanguageModel(20, 8, 2, 16, num_layers=1)
+    >>> record = AttentionRecord(model)
+    >>> tokens = generate(model, [[5, 6]], max_new_tokens=4, record=record)
+    >>> page = attention_view(record)
     """
 
     def __init__(self, model: keras.layers.Layer):
+        if not isinstance(model, keras.layers.Layer):
+            raise TypeError(
+                "`AttentionRecord` needs a Keras model or layer. Received: "
+                f"{type(model).__name__}."
+            )
         self._model = model
+        self._tokens: dict[int, list[tuple]] = {}
         self._calls: dict[int, tuple[keras.layers.Layer | None, list]] = {}
         self._by_path: dict[str, list[np.ndarray]] | None = None
         self._failure: str | None = None
 
-    def add(self, layer: keras.layers.Layer | None, weights):
-        """Keep a copy of the weights of one call of a layer (None: of no layer)."""
+    def add(self, layer: keras.layers.Layer | None, weights, tokens=None):
+        """Keep a copy of the weights of one call of a layer (None: of no layer).
+
+        Args:
+            layer: The layer.
+            weights: (B, N, T, S) or (B, T, S).
+            tokens: For each example, its pair (query tokens, key tokens), if known.
+        """
         weights = ops.convert_to_numpy(ops.cast(weights, "float32"))
         if id(layer) not in self._calls:
             self._calls[id(layer)] = layer, []
             self._by_path = None
         self._calls[id(layer)][1].append(np.array(weights))
+        if tokens is not None:
+            self._tokens[id(layer)] = list(tokens)
+
+    def check_unused(self, model):
+        """Refuse to be filled with a call of another model, or a second time."""
+        if model is not self._model:
+            raise ValueError(
+                f"`record` is of the model {self._model.name!r}, but {model.name!r} is "
+                "to be recorded. Make a new AttentionRecord(model)."
+            )
+        if self._calls or self._failure is not None:
+            raise ValueError(
+                "`record` was used before: it holds another call, or one that failed. "
+                "Make a new AttentionRecord(model)."
+            )
 
     def fail(self, error: BaseException):
         """Drop what was recorded of a call that failed halfway."""
-        self._calls, self._by_path = {}, None
+        self._calls, self._by_path, self._tokens = {}, None, {}
         self._failure = f"{type(error).__name__}: {error}"
 
     @property
     def failure(self) -> str | None:
         """The error that ended the recorded call, or None."""
         return self._failure
+
+    @property
+    def tokens(self) -> list[dict]:
+        """For each example, layer path -> (query tokens, key tokens), where known.
+
+        Known for texts that were written: pieces, or ids where there is no tokenizer.
+        Pages show them; tables and plots take a pair,
+        `attention_table(record[path][0], *record.tokens[1][path], batch=1)`.
+        """
+        names = self._names()
+        paired = {names[key]: pairs for key, pairs in self._tokens.items()}
+        count = max(map(len, paired.values()), default=0)
+        return [{path: paired[path][n] for path in paired} for n in range(count)]
 
     @property
     def not_recorded(self) -> list[str]:

@@ -1,9 +1,12 @@
 """Attention weights as a table with tokens on both axes."""
 
 import operator
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+
+from keras_transformer.visualization.attention_kinds import check_record
 
 
 def attention_table(
@@ -80,6 +83,12 @@ def arrange(weights, query_tokens, key_tokens, head, batch, hide):
 
 def as_numpy(weights):
     """Return one array of weights as float32 or float64, with 2 to 4 axes."""
+    if isinstance(weights, Mapping):
+        known = ", ".join(map(repr, check_record(weights)))
+        raise ValueError(
+            "`weights` must be one array of a record, `record[path][0]`, not the whole "
+            f"record. Its paths: {known}."
+        )
     if not isinstance(weights, np.ndarray | list | tuple):
         from keras import ops
 

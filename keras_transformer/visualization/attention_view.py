@@ -72,7 +72,8 @@ def attention_view(
             arrays (B, N, T, S) or (B, T, S).
         path: The file to write, such as "attention.html".
         tokens: The tokens that went into the model, with its special tokens; for an
-            encoder and a decoder those of the encoder. None numbers them. Or a
+            encoder and a decoder those of the encoder. None takes the record's own
+            `tokens`, where texts were written, or numbers them. Or a
             mapping of layer path to a tuple (query tokens, key tokens), which also
             chooses the layers that are shown.
         target_tokens: The tokens that went into the decoder, if there are two

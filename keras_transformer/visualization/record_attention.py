@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import keras
 
-from keras_transformer.ops.attention import recorder
+from keras_transformer.ops.attention import recorder, recording
 from keras_transformer.visualization.attention_record import AttentionRecord
 
 LOOPS = (
@@ -50,27 +50,20 @@ def record_attention(model):
     ...     outputs = encoder(keras.ops.ones((1, 3, 8)))
     >>> weights = record["self_attention"][0]
     """
-    if not isinstance(model, keras.layers.Layer):
-        raise TypeError(
-            "`record_attention` needs a Keras model or layer. Received: "
-            f"{type(model).__name__}."
-        )
     record, outer, around = AttentionRecord(model), recorder.get(), _open_loops()
 
-    def add(layer, weights):
+    def add(layer, weights, mask):
         if outer is not None:
-            outer(layer, weights)
+            outer(layer, weights, mask)
         if _open_loops() == around:
             record.add(layer, weights)
 
-    token = recorder.set(add)
     try:
-        yield record
+        with recording(add):
+            yield record
     except BaseException as error:
         record.fail(error)
         raise
-    finally:
-        recorder.reset(token)
     if not record:
         others = ", ".join(map(repr, record.not_recorded))
         others = f" These are of another one: {others}." if others else ""

@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_transformer.visualization.attention_kinds import (
     attention_kind,
+    calls_of,
     check_record,
 )
 from keras_transformer.visualization.attention_table import as_numpy, select_heads
@@ -24,8 +25,14 @@ def view_data(record, tokens=None, target_tokens=None, batch=0, hide=None) -> di
     Arguments: as of `attention_view`.
     """
     record = check_record(record)
+    own = getattr(record, "tokens", [])
+    if tokens is None and target_tokens is None and batch in range(len(own)):
+        tokens = own[batch]
     paths = list(tokens if isinstance(tokens, Mapping) else record)
-    calls = {path: [as_numpy(weights) for weights in record[path]] for path in paths}
+    calls = {
+        path: [as_numpy(weights) for weights in calls_of(record, path)]
+        for path in paths
+    }
     kinds = {path: attention_kind(path, calls[path][0], record) for path in paths}
     heads = {path: _heads(path, calls[path], batch) for path in paths}
     pairs = pair_sequences(kinds, heads, tokens, target_tokens)

@@ -1,4 +1,4 @@
-"""Decoding against transformers and keras-hub, with random weights.
+"""Decoding against transformers, keras-hub and CTranslate2, with random weights.
 
     KERAS_BACKEND=jax python tests/benchmarks/generation.py --quick
     KERAS_BACKEND=jax python tests/benchmarks/generation.py
@@ -6,10 +6,13 @@
 Times whole searches of a fixed number of tokens (no stop id): a translator of 6 + 6
 layers, 512 wide, and a language model of GPT-2's shape. Writes the table into
 RESULTS.md. With --quick it goes to stdout only, unless --output names a file.
+CTranslate2 takes part if it is installed (pip install ctranslate2); it decodes in
+float32 with as many threads as there are cores.
 """
 
 import argparse
 import gc
+import importlib.util
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -119,17 +122,26 @@ def make_marian(case: Case):
     return MarianMTModel(config).eval()
 
 
+def make_gpt2(case: Case):
+    """A GPT2LMHeadModel of the same shape."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    return GPT2LMHeadModel(GPT2Config(n_layer=case.num_layers)).eval()
+
+
+def make_theirs(case: Case):
+    """The model of transformers, and the ids that it reads."""
+    if case.kind == "translator":
+        return make_marian(case), make_ids(case, SOURCE_LENGTH)
+    return make_gpt2(case), make_ids(case, PROMPT_LENGTH)
+
+
 def with_transformers(case: Case) -> Callable:
     """The search of transformers as a function of nothing."""
     import torch
-    from transformers import GPT2Config, GPT2LMHeadModel
 
-    if case.kind == "translator":
-        model, length = make_marian(case), SOURCE_LENGTH
-    else:
-        model = GPT2LMHeadModel(GPT2Config(n_layer=case.num_layers)).eval()
-        length = PROMPT_LENGTH
-    ids = torch.tensor(make_ids(case, length))
+    model, ids = make_theirs(case)
+    ids = torch.tensor(ids)
     settings = dict(
         num_beams=case.num_beams,
         do_sample=False,
@@ -144,6 +156,18 @@ def with_transformers(case: Case) -> Callable:
         return model.generate(ids, **settings)
 
     return call
+
+
+def with_ctranslate2(case: Case) -> Callable | None:
+    """The search of CTranslate2, if it is installed."""
+    if importlib.util.find_spec("ctranslate2") is None:
+        return None
+    import ctranslate2_rival
+
+    model, ids = make_theirs(case)
+    return ctranslate2_rival.search(
+        model, ids, case.num_beams, case.new_tokens, timing.cores()
+    )
 
 
 def with_keras_hub(case: Case) -> Callable | None:
@@ -172,6 +196,7 @@ def with_keras_hub(case: Case) -> Callable | None:
 MAKERS = {
     "transformers": with_transformers,
     "keras-hub": with_keras_hub,
+    "ctranslate2": with_ctranslate2,
 }
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import keras
@@ -10,6 +11,7 @@ import numpy as np
 from keras import ops
 
 import keras_transformer
+from keras_transformer.ops.backend import compiled
 
 PACKAGE_FOLDER = Path(keras_transformer.__file__).resolve().parents[1]
 
@@ -36,6 +38,18 @@ def assert_close(ours, expected, atol=1e-5, **more):
         other = other if isinstance(other, np.ndarray) else array(other)
         assert one.shape == other.shape
         np.testing.assert_allclose(one, other, atol=atol, rtol=atol, **more)
+
+
+def run(model, method, *tensors, **settings):
+    """Call a method of a model; on JAX as one compiled function.
+
+    Called as it is, JAX compiles each small operation on its own, which takes most of
+    the time of a test.
+    """
+    function = partial(getattr(model, method), **settings)
+    if keras.backend.backend() == "jax":
+        function = compiled(function, model, ("run", method, *settings.items()))
+    return function(*tensors)
 
 
 def randomize(layer, seed=0):

@@ -34,6 +34,7 @@ print(json.dumps(results))
 """
 
 
+@pytest.mark.slow
 def test_a_new_process_predicts_and_trains_on_like_the_old_one(tmp_path):
     models, labels = {}, {}
     for name, make in READY.items():

@@ -111,6 +111,7 @@ class CountingModel(LanguageModel):
         return super().step(tokens, state)
 
 
+@pytest.mark.slow
 def test_fitting_a_language_model_traces_once_a_bucket():
     model, sequences = CountingModel(), rows()
     masks = [np.ones(len(row), "int32") for row in sequences]

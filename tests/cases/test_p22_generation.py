@@ -27,7 +27,7 @@ KINDS = [
     *[("language", position) for position in LANGUAGE_MODELS],
     *[("translator", position) for position in TRANSLATORS],
 ]
-QUICK = [("language", "rotary"), ("translator", "learned"), ("translator", "relative")]
+QUICK = [("language", "rotary"), ("translator", "relative")]
 PROMPTS = [[5, 9, 4], [7], [3, 3, 8, 10, 6, 9, 4]]
 LONGEST = 6
 

@@ -74,7 +74,9 @@ def test_a_setting_of_the_other_search_is_refused():
 
 def test_a_message_says_the_bounds():
     refused(beam_search, "must be a finite number. Received", length_penalty="x")
-    refused(generate, "number above 0 and of at most 1. Received: top_p=2", top_p=2)
+    refused(
+        generate, "number above 0 and of at most 1 or None. Received: top_p=2", top_p=2
+    )
 
 
 def test_a_processor_that_cannot_be_told_apart_is_refused():

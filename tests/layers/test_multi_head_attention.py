@@ -88,8 +88,14 @@ def randomize_attention():
     [
         (dict(num_heads=0), "`num_heads` must be a positive integer.*num_heads=0"),
         (dict(key_dim=2.0), "`key_dim` must be a positive integer.*key_dim=2.0"),
-        (dict(dropout=1.0), "`dropout` must be a rate.*dropout=1.0"),
-        (dict(dropout=-0.1), "`dropout` must be a rate.*dropout=-0.1"),
+        (
+            dict(dropout=1.0),
+            "`dropout` must be a finite number.*dropout=1.0",
+        ),
+        (
+            dict(dropout=-0.1),
+            "`dropout` must be a finite number.*dropout=-0.1",
+        ),
         (dict(num_key_value_heads=3), "multiple.*num_heads=4, num_key_value_heads=3"),
         (dict(key_dim=3, rotary=kt.RotaryEmbedding()), "even `key_dim`.*key_dim=3"),
         (dict(sliding_window=0), "`sliding_window` must be a positive integer or None"),

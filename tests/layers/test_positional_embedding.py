@@ -44,8 +44,14 @@ def test_positions_beyond_the_table_are_refused():
         (dict(sequence_length=None), "`sequence_length` must be a positive integer"),
         (dict(num_segments=-1), "`num_segments` must be an integer of at least 0"),
         (dict(position_offset=0.5), "`position_offset` must be an integer"),
-        (dict(layer_norm_epsilon=0), "`layer_norm_epsilon` must be a positive"),
-        (dict(dropout=1.0), "`dropout` must be a rate"),
+        (
+            dict(layer_norm_epsilon=0),
+            "`layer_norm_epsilon` must be a finite",
+        ),
+        (
+            dict(dropout=1.0),
+            "`dropout` must be a finite number",
+        ),
         (
             dict(shared_embedding=keras.layers.ReversibleEmbedding(12, 4)),
             r"`shared_embedding` must be .* of \(12, 8\)",

@@ -43,8 +43,14 @@ def test_encoder_outputs_and_cross_attention_belong_together():
         (dict(num_heads=3), "`embed_dim` must be a multiple.*embed_dim=8, num_heads=3"),
         (dict(activation="swash"), "`activation` must be .*activation='swash'"),
         (dict(norm="batch"), "`norm` must be one of 'layer', 'rms'.*norm='batch'"),
-        (dict(layer_norm_epsilon=0.0), "`layer_norm_epsilon` must be a pos"),
-        (dict(dropout=1.5), "`dropout` must be a rate"),
+        (
+            dict(layer_norm_epsilon=0.0),
+            "`layer_norm_epsilon` must be a finite",
+        ),
+        (
+            dict(dropout=1.5),
+            "`dropout` must be a finite number",
+        ),
         (dict(dense_dim=True), "`dense_dim` must be a positive integer"),
     ],
 )

@@ -90,6 +90,7 @@ def test_a_stack_is_its_blocks_one_after_the_other():
     assert_close(x, model(X))
 
 
+@pytest.mark.slow
 def test_a_quantized_model_is_saved_and_loaded(tmp_path):
     model = make_model()
     exact = array(model(X))
@@ -103,6 +104,7 @@ def test_a_quantized_model_is_saved_and_loaded(tmp_path):
     assert stack.blocks[1].self_attention.query.quantization_mode == "int8"
 
 
+@pytest.mark.slow
 def test_a_quantized_position_bias_is_saved_and_loaded(tmp_path):
     model = make_model(position_bias=kt.RelativePositionBias(2, name="bias"))
     model.quantize("int8")

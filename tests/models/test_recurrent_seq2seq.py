@@ -172,7 +172,7 @@ REFUSED = [
     (dict(share_embeddings=True, source_vocabulary_size=9), "one vocabulary"),
     (dict(units=0), "`units` must be a positive integer"),
     (dict(num_layers=0), "`num_layers` must be a positive integer"),
-    (dict(dropout=1.0), "`dropout` must be a rate"),
+    (dict(dropout=1.0), "`dropout` must be a finite number"),
     (dict(stop_id=12), "`stop_id` must be an id below `vocabulary_size`.*stop_id=12"),
     (dict(start_id=None), "`start_id` must be"),
     (dict(start_id=0), "`pad_id` must be neither"),

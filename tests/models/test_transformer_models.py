@@ -95,7 +95,7 @@ def _symbolic(inputs):
     }
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", quick(EXAMPLES, CORE))
 def test_a_saved_model_gives_the_same_numbers(name, tmp_path):
     model, inputs = example(name)
     model.save(tmp_path / "model.keras")
@@ -116,7 +116,7 @@ def test_compiled_and_eager_give_the_same_numbers(name):
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-@pytest.mark.parametrize("name", CORE)
+@pytest.mark.parametrize("name", quick(CORE, CORE[:2]))
 def test_half_precision_is_near_and_gives_float32_logits(name, policy):
     model, inputs = example(name)
     expected = arrays(model(inputs))

@@ -158,6 +158,19 @@ def test_the_other_recipes_train_and_explain(recipe):
     assert list(explanation.table().columns) == explanation.tokens
 
 
+def test_attention_of_the_default_recipe_does_not_start_uniform():
+    spread = {}
+    for recipe in ("default", "chapter"):
+        keras.utils.set_random_seed(0)
+        classifier = TextClassifier.from_texts(
+            TEXTS, LABELS, recipe, vocabulary_size=60
+        )
+        weights = classifier.explain(GOOD[2]).table(head=0).to_numpy()
+        spread[recipe] = (weights * len(weights)).std()  # uniform: 0
+    assert spread["chapter"] < 0.05
+    assert spread["default"] > 0.2
+
+
 def test_an_interrupted_training_goes_on(tmp_path):
     class Interrupt(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):

@@ -6,7 +6,7 @@ import pytest
 from word_tokenizer import WordTokenizer
 
 from cases.helpers import fresh_process
-from keras_transformer import LanguageModel, TextGenerator
+from keras_transformer import AttentionRecord, LanguageModel, TextGenerator
 from keras_transformer.generation.inputs import pad_rows
 from keras_transformer.models import Seq2SeqTransformer
 from keras_transformer.tasks import WriteSamples
@@ -285,3 +285,20 @@ def test_bad_settings_are_refused_before_any_work(generator):
         generator.generate(["나는"], max_new_tokens=-1)
     with pytest.raises(TypeError, match="Text 0 is None"):
         generator.stream(None)
+
+
+def test_writing_fills_a_record(generator):
+    prompts = ["날씨가", "", "비가 온"]
+    record = AttentionRecord(generator.model)
+    texts = generator.generate(prompts, record=record, batch_size=2)
+    assert texts == generator.generate(prompts)
+    (path,) = record
+    for place, text in enumerate(texts):
+        told = generator.explain(text)
+        queries, keys = record.tokens[place][path]
+        assert keys == told.tokens and queries == [*told.tokens[1:], "</s>"]
+        size = len(keys)
+        weights = record[path][0][place]
+        expected = told.attention[path][0][0]
+        np.testing.assert_allclose(weights[:, :size, :size], expected, atol=1e-5)
+        assert not weights[:, size:].any() and not weights[..., size:].any()

@@ -3,6 +3,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import keras_transformer as kt
 from cases.examples import quick
 from keras_transformer import Translator
 from keras_transformer.models import Seq2SeqTransformer
@@ -219,3 +220,21 @@ def test_long_sentences_are_cut_and_learned_positions_hold():
         translator.translate(["하나"], 0)
     with pytest.raises(TypeError, match="Text 1"):
         translator.translate(["하나", None])
+
+
+def test_translating_fills_a_record(translator):
+    texts = ["하나 둘", " ", "셋"]
+    expected = translator.translate(texts)
+    record = kt.AttentionRecord(translator.model)
+    assert translator.translate(texts, record=record, batch_size=1) == expected
+    path = "decoder/block_0/cross_attention"
+    for place in (0, 2):
+        alignment = translator.explain(texts[place], expected[place])
+        pair = record.tokens[place][path]
+        assert pair == (alignment.target_tokens, alignment.source_tokens)
+        table = kt.attention_table(record[path][0], *pair, batch=place)
+        np.testing.assert_allclose(table, alignment.table(path), atol=1e-5)
+    assert not record[path][0][1].any() and record.tokens[1][path] == ([], [])
+    other = kt.AttentionRecord(kt.TransformerEncoder(8, 2, 12))
+    with pytest.raises(ValueError, match="Make a new AttentionRecord"):
+        translator.translate(texts, record=other)

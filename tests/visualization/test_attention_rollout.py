@@ -107,6 +107,8 @@ def test_what_does_not_fit_is_refused(record):
             function(record, kind="single")
         with pytest.raises(KeyError, match="Recorded: 'encoder/block_0"):
             function(record, layers=["block_0"])
+        with pytest.raises(KeyError, match="recorded as 'b'. Recorded: 'a'"):
+            function({"a": [np.ones((1, 1, 2, 2))]}, layers=["b"])
         with pytest.raises(ValueError, match="called 2 times"):
             function({"shared": record[paths("cross")[0]] * 2})
         with pytest.raises(ValueError, match="same lengths"):

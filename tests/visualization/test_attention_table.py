@@ -117,6 +117,10 @@ def test_other_things_than_one_array_and_tokens_are_refused():
         attention_table([WEIGHTS], TOKENS)
     with pytest.raises(ValueError, match=r"record\[path\]\[0\]"):
         attention_table([WEIGHTS, WEIGHTS[:, :, :4]], TOKENS)
+    with pytest.raises(ValueError, match="not the whole record. Its paths: 'one', 't"):
+        attention_table({"one": [WEIGHTS], "two": [WEIGHTS]}, TOKENS)
+    with pytest.raises(ValueError, match="holds nothing"):
+        attention_table({}, TOKENS)
     with pytest.raises(ValueError, match="leave out `batch`"):
         attention_table(WEIGHTS[0], TOKENS, head=0, batch=1)
     with pytest.raises(TypeError, match="not one text"):

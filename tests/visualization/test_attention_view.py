@@ -209,6 +209,11 @@ def test_what_is_no_record_is_refused(translated):
         attention_view(record)
     with pytest.raises(ValueError, match="'a' must be numbers of at least 0"):
         attention_view({"a": [np.full((1, 1, 2, 2), np.nan)]})
+    plain = {"a": [np.ones((1, 1, 2, 2))]}
+    with pytest.raises(KeyError, match="recorded as 'b'. Recorded: 'a'"):
+        attention_view(plain, tokens={"b": (["x"], ["y"])})
+    with pytest.raises(ValueError, match="'a': ndarray. Put an array in a list"):
+        attention_view({"a": plain["a"][0]})
     uneven = {"a": [np.ones((1, 1, 2, 2))], "b": [np.ones((1, 1, 3, 3))]}
     with pytest.raises(ValueError, match="'b' has 3 query positions.*mapping"):
         attention_view(uneven)

@@ -1,0 +1,223 @@
+"""Where each token looked when it was written: `record=` of every search."""
+
+import numpy as np
+import pytest
+
+import keras_transformer as kt
+from cases.helpers import assert_close
+from keras_transformer.generation.rereading import Rereading
+from keras_transformer.ops.attention import is_recording
+from models import model_examples, recurrent_examples
+from stub_models import TableModel
+
+PROMPTS = [[5, 6, 7, 8], [3], [4, 9]]
+NEW = 5
+
+
+def language_model(position, **more):
+    return model_examples.language_model(position, pad_id=0, **more)
+
+
+def translators():
+    yield model_examples.translator("learned", sequence_length=16)
+    yield model_examples.translator("relative")
+    for variant in ("2015", "luong-general", "luong-dot-unfed"):
+        yield recurrent_examples.make(variant)
+
+
+def teacher_forced(model, given, written):
+    """The record of one call with one text, without any padding."""
+    if model.start_id is None:
+        ids = np.array([[*given, *written][:-1]], "int32")
+        # What was written is no padding, whatever its id.
+        inputs = {"token_ids": ids, "padding_mask": ids >= 0}
+    else:
+        inputs = {
+            "encoder_token_ids": np.array([given], "int32"),
+            "decoder_token_ids": np.array([[model.start_id, *written[:-1]]], "int32"),
+        }
+    with kt.record_attention(model) as record:
+        model(inputs)
+    return record
+
+
+def assert_as_teacher_forced(record, model, inputs, written):
+    """Each text's weights are those of the whole text, and zeros follow them."""
+    for place, (given, new) in enumerate(zip(inputs, written, strict=True)):
+        expected = teacher_forced(model, given, [int(id) for id in new])
+        assert list(record) == list(expected)
+        for path, (weights,) in expected.items():
+            (ours,) = record[path]
+            rows, columns = weights.shape[-2:]
+            assert_close(ours[place, ..., :rows, :columns], weights[0])
+            ours = ours[place].copy()
+            ours[..., :rows, :columns] = 0
+            assert not ours.any()
+            queries, keys = record.tokens[place][path]
+            assert (len(queries), len(keys)) == (rows, columns)
+
+
+@pytest.mark.parametrize("position", ["learned", "rotary", "window"])
+def test_a_language_models_record_is_that_of_the_whole_texts(position):
+    model = language_model(position)
+    expected = kt.generate(model, PROMPTS, max_new_tokens=NEW)
+    record = kt.AttentionRecord(model)
+    tokens = kt.generate(model, PROMPTS, max_new_tokens=NEW, record=record)
+    np.testing.assert_array_equal(tokens, expected)
+    assert_as_teacher_forced(record, model, PROMPTS, tokens)
+    text = [*PROMPTS[2], *map(int, tokens[2])]
+    pair = record.tokens[2]["decoder/block_1/self_attention"]
+    assert pair == (text[1:], text[:-1])
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_translators_record_is_that_of_the_whole_texts(number):
+    model = list(translators())[number]
+    expected = kt.generate(model, PROMPTS, max_new_tokens=NEW)
+    record = kt.AttentionRecord(model)
+    tokens = kt.generate(model, PROMPTS, max_new_tokens=NEW, record=record)
+    np.testing.assert_array_equal(tokens, expected)
+    written = [row_until(row, model.stop_id) for row in tokens]
+    assert_as_teacher_forced(record, model, PROMPTS, written)
+    new, source = written[0], PROMPTS[0]
+    for path, pair in record.tokens[0].items():
+        if path.startswith("encoder"):
+            assert pair == (source, source)
+        elif path.endswith("self_attention"):
+            assert pair == (new, [model.start_id, *new[:-1]])
+        else:
+            assert pair == (new, source)
+
+
+def test_a_source_of_one_token_is_no_beginning_of_the_target():
+    model = model_examples.translator("learned", sequence_length=16, stop_id=None)
+    record = kt.AttentionRecord(model)
+    (tokens,) = kt.generate(model, [[7]], max_new_tokens=3, record=record).tolist()
+    pairs = record.tokens[0]
+    assert pairs["decoder/block_0/cross_attention"] == (tokens, [7])
+    start = [model.start_id, *tokens[:-1]]
+    assert pairs["decoder/block_0/self_attention"] == (tokens, start)
+
+
+def row_until(row, stop_id):
+    row = row.tolist()
+    return row[: row.index(stop_id) + 1] if stop_id in row else row
+
+
+def test_it_is_what_the_search_itself_looked_at():
+    model = language_model("learned")
+    with kt.record_attention(model) as steps:
+        kt.generate(model, PROMPTS[:1], max_new_tokens=NEW)
+    record = kt.AttentionRecord(model)
+    kt.generate(model, PROMPTS[:1], max_new_tokens=NEW, record=record)
+    size = len(PROMPTS[0]) - 1 + NEW
+    for path, (weights,) in record.items():
+        assert weights.shape == (1, 2, size, size)
+        start, *later = steps[path]
+        # The search pads a prompt on the left, and keeps room on the right.
+        pad = start.shape[2] - (len(PROMPTS[0]) - 1)
+        rows = np.concatenate([start[:, :, pad:], *later], axis=2)
+        assert_close(weights, rows[..., pad : pad + size])
+
+
+def test_a_text_that_ends_earlier_has_fewer_rows():
+    model = language_model("learned")
+    free = kt.generate(model, PROMPTS, max_new_tokens=NEW)
+    stop = int(free[1, 1])
+    record = kt.AttentionRecord(model)
+    tokens = kt.generate(
+        model, PROMPTS, max_new_tokens=NEW, stop_ids=stop, record=record
+    )
+    written = [row_until(row, stop) for row in tokens]
+    assert len({len(row) for row in written}) > 1
+    assert_as_teacher_forced(record, model, PROMPTS, written)
+
+
+@pytest.mark.parametrize("settings", [dict(top_k=3, seed=1), dict(jit_compile=False)])
+def test_every_way_of_choosing_is_recorded(settings):
+    model = language_model("rotary")
+    expected = kt.generate(model, PROMPTS, max_new_tokens=NEW, **settings)
+    record = kt.AttentionRecord(model)
+    tokens = kt.generate(model, PROMPTS, max_new_tokens=NEW, record=record, **settings)
+    np.testing.assert_array_equal(tokens, expected)
+    assert_as_teacher_forced(record, model, PROMPTS, tokens)
+
+
+def test_of_beams_the_winner_is_recorded():
+    model = model_examples.translator("learned", sequence_length=16)
+    settings = dict(num_beams=3, max_new_tokens=NEW)
+    expected = kt.beam_search(model, PROMPTS, **settings)
+    record = kt.AttentionRecord(model)
+    found = kt.beam_search(model, PROMPTS, record=record, **settings)
+    best = [hypotheses[0].token_ids for hypotheses in found]
+    assert best == [hypotheses[0].token_ids for hypotheses in expected]
+    assert_as_teacher_forced(record, model, PROMPTS, best)
+
+
+def test_tables_plots_and_pages_take_it():
+    pytest.importorskip("matplotlib")
+    model = language_model("learned")
+    record = kt.AttentionRecord(model)
+    tokens = kt.generate(model, PROMPTS, max_new_tokens=NEW, record=record)
+    path = "decoder/block_0/self_attention"
+    for place, prompt in enumerate(PROMPTS):
+        pair = record.tokens[place][path]
+        table = kt.attention_table(record[path][0], *pair, batch=place, head="mean")
+        size = len(prompt) + NEW - 1
+        assert table.shape == (size, size)
+        np.testing.assert_allclose(table.sum(axis=1), 1.0, atol=1e-5)
+        assert list(table.index[-NEW:]) == tokens[place].tolist()
+        assert kt.plot_attention(record[path][0], *pair, batch=place) is not None
+        page = kt.attention_view(record, batch=place)
+        assert page.html.count(path) == 1
+    rollout = kt.attention_rollout(record)
+    size = len(PROMPTS[1]) + NEW - 1
+    assert rollout.shape[1:] == (8, 8)
+    np.testing.assert_allclose(rollout[1, :size, :size].sum(-1), 1.0, atol=1e-5)
+    assert kt.average_attention(record).shape == rollout.shape
+
+
+def test_a_wrong_record_is_refused_before_anything_is_written():
+    model, other = language_model("learned"), language_model("rotary")
+    record = kt.AttentionRecord(model)
+    with pytest.raises(ValueError, match="of the model .*Make a new Att"):
+        kt.generate(other, PROMPTS, max_new_tokens=1, record=record)
+    with pytest.raises(TypeError, match="AttentionRecord.*Received: list"):
+        kt.generate(model, PROMPTS, max_new_tokens=1, record=[])
+    with pytest.raises(TypeError, match="needs a Keras model"):
+        kt.AttentionRecord("model")
+    kt.generate(model, PROMPTS, max_new_tokens=1, record=record)
+    with pytest.raises(ValueError, match="used before"):
+        kt.beam_search(model, PROMPTS, max_new_tokens=1, record=record)
+
+
+def test_a_model_without_attention_is_refused():
+    for model in (
+        recurrent_examples.make("2014"),
+        TableModel(np.eye(5), last_only=True),
+    ):
+        with pytest.raises(ValueError, match="no attention layer of this library"):
+            kt.generate(
+                model, [[3, 4]], max_new_tokens=2, record=kt.AttentionRecord(model)
+            )
+
+
+def test_a_failed_reading_leaves_an_empty_record():
+    model = language_model("learned")
+    record = kt.AttentionRecord(model)
+    reading, step = Rereading(record, model), model.step
+
+    def fail_later(tokens, state):
+        model.step = lambda tokens, state: 1 / 0
+        return step(tokens, state)
+
+    model.step = fail_later
+    with pytest.raises(ZeroDivisionError):
+        reading.read([[5, 6]], [[7, 8]])
+    assert not record and not is_recording()
+    with pytest.raises(KeyError, match="failed with ZeroDivisionError"):
+        record["decoder/block_0/self_attention"]
+    with pytest.raises(ValueError, match="failed with ZeroDivisionError"):
+        kt.attention_view(record)
+    with pytest.raises(ValueError, match="used before"):
+        Rereading(record, model)
