@@ -1,9 +1,14 @@
-"""The command line: train, predict and evaluate tasks on files of text."""
+"""The command line: train, predict and evaluate tasks on texts, and convert them."""
 
 import argparse
 import sys
 
-from keras_transformer.cli import classification, generation, translation
+from keras_transformer.cli import (
+    classification,
+    conversion,
+    generation,
+    translation,
+)
 
 TASKS = {
     "classification": classification,
@@ -45,6 +50,15 @@ def _parser(task):
         "keras-transformer train --task translation --help.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    command = commands.add_parser(
+        "convert",
+        help="turn a task's folder into Hugging Face's format, or back",
+        description=conversion.DESCRIPTION,
+        epilog=conversion.EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    conversion.add_options(command)
+    command.set_defaults(run=conversion.convert)
     for name, text in COMMANDS.items():
         sentence = f"{text[0].upper()}{text[1:]}."
         command = commands.add_parser(name, help=text, description=sentence)

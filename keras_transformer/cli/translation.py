@@ -68,8 +68,8 @@ def _beams(command):
     command.add_argument(
         "--num-beams",
         type=int,
-        default=4,
-        help="translations that are followed at the same time (%(default)s)",
+        help="translations that are followed at the same time (by default the model's "
+        "own number, or 4)",
     )
 
 

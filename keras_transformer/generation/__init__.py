@@ -8,6 +8,7 @@ of it:
   source of a translator, the prompt without its last token of a language model.
 - `step(tokens, state) -> (logits, state)`: reads one token (B,) of each row and
   gives the logits (B, V) of the next one.
+- `generation`, where there is one: a dict of settings in place of the defaults.
 - `start_id` (the first token that a decoder reads; `None` for a language model,
   which reads its prompt's last one), `stop_id`, `pad_id`, `vocabulary_size` and
   `position_limit` (how many positions there are; `None` if any number).
@@ -17,6 +18,7 @@ scalars.
 """
 
 from keras_transformer.generation.beam_search import Hypothesis, beam_search
+from keras_transformer.generation.defaults import check_defaults
 from keras_transformer.generation.generate import generate, stream
 
-__all__ = ["Hypothesis", "beam_search", "generate", "stream"]
+__all__ = ["Hypothesis", "beam_search", "check_defaults", "generate", "stream"]

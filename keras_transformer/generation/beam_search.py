@@ -139,7 +139,9 @@ def beam_search(
         **settings: The fields of `Beams`: `num_beams`, `length_penalty`,
             `length_normalization`, `coverage_penalty`, `early_stopping`, and those
             of `Limits`: `max_new_tokens`, `min_new_tokens`, `repetition_penalty`,
-            `no_repeat_ngram_size`, `processors`, `stop_ids`.
+            `no_repeat_ngram_size`, `processors`, `stop_ids`, `suppress_tokens`,
+            `forced_bos_token_id`, `forced_eos_token_id`, `renormalize_logits`. What
+            is not given is `model.generation`'s, and else their default.
 
     Returns:
         For each row, its finished texts, the best first: at most `num_beams`, and at
@@ -153,7 +155,7 @@ def beam_search(
     >>> model = LanguageModel(20, 8, 2, 16, num_layers=1)
     >>> best, *others = beam_search(model, [[5, 6]], num_beams=2, max_new_tokens=4)[0]
     """
-    settings = Beams.read("beam_search", settings)
+    settings = Beams.read("beam_search", settings, model)
     task = prepare(model, inputs, settings)
     rows, width = task.prompts["token_ids"].shape
     reading = Rereading(record, model)

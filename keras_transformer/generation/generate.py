@@ -32,7 +32,9 @@ def generate(
             read once more, uncompiled.
         **settings: The fields of `Sampling`: `max_new_tokens`, `min_new_tokens`,
             `temperature`, `top_k`, `top_p`, `repetition_penalty`,
-            `no_repeat_ngram_size`, `processors`, `stop_ids`, `seed`.
+            `no_repeat_ngram_size`, `processors`, `stop_ids`, `suppress_tokens`,
+            `forced_bos_token_id`, `forced_eos_token_id`, `seed`. What is not given
+            is `model.generation`'s, and else their default.
 
     Returns:
         int32 (B, T), the new tokens only. A row ends with its stop id, and is then
@@ -49,7 +51,7 @@ def generate(
     >>> model = LanguageModel(20, 8, 2, 16, num_layers=1)
     >>> tokens = generate(model, [[5, 6, 7], [8]], max_new_tokens=4)
     """
-    settings = Sampling.read("generate", settings)
+    settings = Sampling.read("generate", settings, model)
     reading = Rereading(record, model)
     search, values = _search(model, inputs, settings)
     tokens = np.zeros((values[0]["token_ids"].shape[0], 0), "int32")
@@ -91,7 +93,7 @@ def stream(
     >>> model = LanguageModel(20, 8, 2, 16, num_layers=1)
     >>> tokens = [int(token[0]) for token in stream(model, [[5]], max_new_tokens=4)]
     """
-    settings = Sampling.read("stream", settings)
+    settings = Sampling.read("stream", settings, model)
     search, values = _search(model, inputs, settings)
     if settings.max_new_tokens == 0:
         return iter(())

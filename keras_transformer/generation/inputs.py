@@ -120,6 +120,9 @@ def prepare(model, inputs, limits) -> Task:
         inputs = pad_rows(rows, bucket(length, room))
         prompts = pad_rows([[model.start_id]] * len(rows), 1)
         slots = new_slots = bucket(limits.max_new_tokens, room)
+    for name in ("suppress_tokens", "forced_bos_token_id", "forced_eos_token_id"):
+        ids = getattr(limits, name)
+        check_ids(name, [] if ids is None else ids, model.vocabulary_size)
     return Task(inputs, prompts, _stop_ids(model, limits.stop_ids), new_slots, slots)
 
 

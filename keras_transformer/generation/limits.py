@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
+from keras import ops
 
 from keras_transformer.generation import processors as change
 from keras_transformer.generation.processors import History
@@ -24,6 +25,14 @@ class Limits:
             the others. A search is compiled for the very function objects: make
             them once.
         stop_ids: Ids that end a row; `model.stop_id` if not given.
+        suppress_tokens: Ids that are never written.
+        forced_bos_token_id: The id that is written first.
+        forced_eos_token_id: The id that is written last, at `max_new_tokens`.
+        renormalize_logits: Whether the scores of a beam search are log-probabilities
+            again after the processors.
+
+    What is not given is taken from `model.generation`, where a checkpoint's own
+    settings are, and else is the default.
 
     Raises:
         ValueError: A setting out of range.
@@ -35,12 +44,26 @@ class Limits:
     no_repeat_ngram_size: int = 0
     processors: Sequence[Callable] = ()
     stop_ids: int | Sequence[int] | None = None
+    suppress_tokens: Sequence[int] = ()
+    forced_bos_token_id: int | None = None
+    forced_eos_token_id: int | None = None
+    renormalize_logits: bool = False
 
     def __post_init__(self):
         check_integer("max_new_tokens", self.max_new_tokens, 0)
         check_integer("min_new_tokens", self.min_new_tokens, 0)
         check_integer("no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
         check_number("repetition_penalty", self.repetition_penalty, above=0)
+        if not isinstance(self.suppress_tokens, (list, tuple)):
+            raise ValueError(
+                "`suppress_tokens` must be a list of ids. Received: "
+                f"suppress_tokens={self.suppress_tokens!r}."
+            )
+        for id in self.suppress_tokens:
+            check_integer("suppress_tokens", id, 0)
+        for name in ("forced_bos_token_id", "forced_eos_token_id"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name), 0)
         several = isinstance(self.processors, (list, tuple))
         for processor in self.processors if several else [None]:
             if not callable(processor) or not isinstance(processor, Hashable):
@@ -51,8 +74,14 @@ class Limits:
                 )
 
     @classmethod
-    def read(cls, caller: str, settings: dict):
-        """Make the settings that `caller` was given, and refuse any other."""
+    def read(cls, caller: str, settings: dict, model=None):
+        """Make the settings that `caller` was given, and refuse any other.
+
+        Args:
+            caller: Name for the message.
+            settings: What was given.
+            model: Its `generation` is taken where nothing was given.
+        """
         known = [field.name for field in fields(cls)]
         unknown = sorted(set(settings) - set(known))
         if unknown:
@@ -60,7 +89,9 @@ class Limits:
                 f"`{caller}` has no setting {', '.join(map(repr, unknown))}. It has: "
                 f"{', '.join(known)}."
             )
-        return cls(**settings)
+        own = getattr(model, "generation", None) or {}
+        own = {name: value for name, value in own.items() if name in known}
+        return cls(**{**own, **settings})
 
     @property
     def static(self) -> tuple:
@@ -70,6 +101,10 @@ class Limits:
             self.no_repeat_ngram_size,
             self.min_new_tokens > 0,
             tuple(self.processors),
+            tuple(self.suppress_tokens),
+            self.forced_bos_token_id,
+            self.forced_eos_token_id,
+            self.renormalize_logits,
         )
 
     def values(self) -> dict:
@@ -88,9 +123,21 @@ class Limits:
         if self.no_repeat_ngram_size:
             size = self.no_repeat_ngram_size
             logits = change.forbid_repeated_ngrams(logits, history, size)
+        if self.suppress_tokens:
+            logits = change.forbid_tokens(logits, self.suppress_tokens)
         if self.min_new_tokens:
             least, stop_ids = values["min_new_tokens"], values["stop_ids"]
             logits = change.forbid_early_stop(logits, history, least, stop_ids)
+        written = history.new_tokens
+        if self.forced_bos_token_id is not None:
+            logits = change.force_token(
+                logits, self.forced_bos_token_id, ops.equal(written, 0)
+            )
+        if self.forced_eos_token_id is not None:
+            last = ops.equal(written + 1, values["max_new_tokens"])
+            logits = change.force_token(logits, self.forced_eos_token_id, last)
         for processor in self.processors:
             logits = processor(logits, history)
+        if self.renormalize_logits:
+            logits = ops.log_softmax(logits, axis=-1)
         return logits

@@ -7,6 +7,7 @@ A processor is a function `(logits, history) -> logits` of float32 logits (B, V)
 
 from typing import NamedTuple
 
+import numpy as np
 from keras import ops
 
 _FORBIDDEN = float("-inf")
@@ -67,6 +68,18 @@ def forbid_early_stop(logits, history: History, min_new_tokens, stop_ids):
     stops = ops.any(ops.equal(vocabulary[:, None], stop_ids[None]), axis=-1)  # (V,)
     early = history.new_tokens < min_new_tokens
     return ops.where(ops.logical_and(stops[None], early), _FORBIDDEN, logits)
+
+
+def forbid_tokens(logits, ids):
+    """Forbid these ids, a tuple of integers."""
+    forbidden = np.isin(np.arange(logits.shape[-1]), ids)
+    return ops.where(forbidden[None], _FORBIDDEN, logits)
+
+
+def force_token(logits, id: int, now):
+    """Forbid all ids but one where `now` is `True`, a boolean scalar."""
+    forced = np.where(np.arange(logits.shape[-1]) == id, 0.0, _FORBIDDEN)
+    return ops.where(now, forced[None].astype("float32"), logits)
 
 
 def keep_top_k(logits, k: int):

@@ -34,6 +34,8 @@ class TransformerBlock(BaseLayer):
         causal: Whether self-attention sees no later position.
         cross_attention: Whether the block attends to `encoder_outputs` too.
         dropout: Dropout rate of the attention weights and of each part's output.
+        attention_dropout: That of the attention weights, if it is another (Llama has
+            this alone, BART none of it).
         activation: Activation of the feed-forward part.
         gated: Whether the feed-forward part is gated.
         norm: `"layer"` or `"rms"`.
@@ -100,6 +102,7 @@ class TransformerBlock(BaseLayer):
         causal: bool = False,
         cross_attention: bool = False,
         dropout: float = 0.0,
+        attention_dropout: float | None = None,
         activation="relu",
         gated: bool = False,
         norm: str = "layer",
@@ -118,6 +121,9 @@ class TransformerBlock(BaseLayer):
         dense_dim = check_integer("dense_dim", dense_dim)
         key_dim = check_integer("key_dim", key_dim, optional=True)
         check_number("dropout", dropout, at_least=0, below=1)
+        check_number(
+            "attention_dropout", attention_dropout, at_least=0, below=1, optional=True
+        )
         check_number("layer_norm_epsilon", layer_norm_epsilon, above=0)
         check_plug("rotary", rotary)
         check_choice("norm", norm, ("layer", "rms"))
@@ -134,6 +140,7 @@ class TransformerBlock(BaseLayer):
         self.causal = causal
         self.cross_attention = cross_attention
         self.dropout = dropout
+        self.attention_dropout = attention_dropout
         self.activation = get_activation(activation)
         self.gated = gated
         self.norm = norm
@@ -330,10 +337,11 @@ class TransformerBlock(BaseLayer):
             )
 
     def _make_attention(self, name, **settings):
+        rate = self.attention_dropout
         return MultiHeadAttention(
             self.num_heads,
             self.key_dim or self.embed_dim // self.num_heads,
-            dropout=self.dropout,
+            dropout=self.dropout if rate is None else rate,
             use_bias=self.use_bias,
             output_shape=self.embed_dim,
             num_key_value_heads=self.num_key_value_heads,

@@ -92,6 +92,7 @@ class TransformerStack(BaseLayer):
         causal: bool = False,
         cross_attention: bool = False,
         dropout: float = 0.0,
+        attention_dropout: float | None = None,
         activation="relu",
         gated: bool = False,
         norm: str = "layer",
@@ -124,6 +125,7 @@ class TransformerStack(BaseLayer):
         self.causal = causal
         self.cross_attention = cross_attention
         self.dropout = dropout
+        self.attention_dropout = attention_dropout
         self.gated = gated
         self.norm = norm
         self.normalize_first = normalize_first
@@ -146,6 +148,7 @@ class TransformerStack(BaseLayer):
                 causal=causal,
                 cross_attention=cross_attention,
                 dropout=dropout,
+                attention_dropout=attention_dropout,
                 activation=activation,
                 gated=gated,
                 norm=norm,

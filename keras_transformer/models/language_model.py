@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_transformer.layers.base import BaseModel, shifted_seed
+from keras_transformer.layers.base import shifted_seed
 from keras_transformer.layers.positional_embedding import PositionalEmbedding
 from keras_transformer.layers.token_head import TokenHead
 from keras_transformer.layers.transformer_stack import TransformerStack
@@ -15,12 +15,13 @@ from keras_transformer.models.settings import (
     split_settings,
     token_positions,
 )
+from keras_transformer.models.writing_model import WritingModel
 from keras_transformer.ops.backend import static_size
 from keras_transformer.ops.cache import next_positions
 from keras_transformer.ops.checks import check_id, check_integer
 
 
-class LanguageModel(BaseModel):
+class LanguageModel(WritingModel):
     """A causal language model: GPT-2, Llama and their like are settings of it.
 
     `logits[t] = head(decoder(embedding(ids[..t])))`, which predicts `ids[t + 1]`
@@ -44,6 +45,9 @@ class LanguageModel(BaseModel):
         head_scale: Factor of the head's inputs.
         pad_id: The id that is padding where no mask is given; `None` for none.
         stop_id: The id that ends a text; `None` if there is none.
+        generation: Settings that `generate`, `stream` and `beam_search` take where
+            their caller gives none, such as `{"stop_ids": [2, 9]}`: those that a
+            checkpoint comes with.
         **settings: Every other setting of `TransformerStack` (`dropout`,
             `activation`, `normalize_first`, `norm`, `rotary`, ...), and `name`,
             `dtype`, `trainable`.
@@ -90,6 +94,7 @@ class LanguageModel(BaseModel):
         head_scale: float | None = None,
         pad_id: int | None = None,
         stop_id: int | None = None,
+        generation: dict | None = None,
         **settings,
     ):
         settings, common = split_settings(type(self), settings)
@@ -111,6 +116,7 @@ class LanguageModel(BaseModel):
         self.head_scale = head_scale
         self.pad_id = pad_id
         self.stop_id = stop_id
+        self.generation = generation
 
         self.decoder = TransformerStack(
             num_layers,

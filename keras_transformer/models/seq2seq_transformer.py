@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_transformer.layers.base import BaseModel, shifted_seed
+from keras_transformer.layers.base import shifted_seed
 from keras_transformer.layers.positional_embedding import PositionalEmbedding
 from keras_transformer.layers.token_head import TokenHead
 from keras_transformer.layers.transformer_stack import TransformerStack
@@ -16,11 +16,12 @@ from keras_transformer.models.settings import (
     split_settings,
     token_positions,
 )
+from keras_transformer.models.writing_model import WritingModel
 from keras_transformer.ops.cache import next_positions
 from keras_transformer.ops.checks import check_id, check_integer
 
 
-class Seq2SeqTransformer(BaseModel):
+class Seq2SeqTransformer(WritingModel):
     """An encoder and a decoder: the translator, T5, BART and Marian by settings.
 
     `logits[t] = head(decoder(embedding(targets[..t]), encoder(embedding(source))))`,
@@ -61,6 +62,9 @@ class Seq2SeqTransformer(BaseModel):
         pad_id: The id that is padding where no mask is given; `None` for none.
         start_id: The first token of the decoder.
         stop_id: The id that ends a text; `None` if there is none.
+        generation: Settings that `generate`, `stream` and `beam_search` take where
+            their caller gives none, such as `{"stop_ids": [2, 9]}`: those that a
+            checkpoint comes with.
         **settings: Every other setting of `TransformerStack` (`dropout`,
             `activation`, `normalize_first`, `norm`, ...), and `name`, `dtype`,
             `trainable`.
@@ -118,6 +122,7 @@ class Seq2SeqTransformer(BaseModel):
         pad_id: int | None = 0,
         start_id: int = 1,
         stop_id: int | None = 2,
+        generation: dict | None = None,
         **settings,
     ):
         settings, common = split_settings(type(self), settings)
@@ -162,6 +167,7 @@ class Seq2SeqTransformer(BaseModel):
         self.pad_id = pad_id
         self.start_id = start_id
         self.stop_id = stop_id
+        self.generation = generation
 
         self.encoder = TransformerStack(
             num_layers,

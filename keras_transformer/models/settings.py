@@ -47,6 +47,43 @@ def split_settings(model_class, settings: dict) -> tuple[dict, dict]:
     return {k: v for k, v in settings.items() if k not in COMMON}, common
 
 
+# Setting -> the one that it repeats if it is not given.
+_REPEATED = {
+    "attention_dropout": "dropout",
+    "num_key_value_heads": "num_heads",
+    "num_decoder_layers": "num_layers",
+    "num_decoder_heads": "num_heads",
+    "decoder_dense_dim": "dense_dim",
+    "source_vocabulary_size": "vocabulary_size",
+    "head_activation": "activation",
+}
+
+
+def effective_settings(settings: dict) -> dict:
+    """Write a model's `get_config` so that equal models have equal settings.
+
+    What is left to a default has the value that it stands for; what another setting
+    makes idle is `None`.
+    """
+    settings = dict(settings)
+    if settings.get("key_dim", 0) is None:
+        settings["key_dim"] = settings["embed_dim"] // settings["num_heads"]
+    for name, other in _REPEATED.items():
+        if settings.get(name, 0) is None:
+            settings[name] = settings[other]
+    if settings.get("final_norm", 0) is None:
+        settings["final_norm"] = settings["normalize_first"]
+    if settings["attention_scale"] == settings["key_dim"] ** -0.5:
+        settings["attention_scale"] = None
+    if settings["positions"] != "learned":
+        settings["sequence_length"] = None
+    if settings["positions"] is None and "position_offset" in settings:
+        settings["position_offset"] = None
+    if settings["positions"] != "sinusoidal" and "position_layout" in settings:
+        settings["position_layout"] = None
+    return settings
+
+
 def read_tokens(inputs, prefix: str = "", pad_id: int | None = None, first=False):
     """Take the ids and the padding mask of one sequence out of a model's inputs.
 

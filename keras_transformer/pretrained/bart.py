@@ -1,5 +1,7 @@
 """BART: settings and weight map."""
 
+from types import MappingProxyType
+
 from keras_transformer.models.seq2seq_transformer import Seq2SeqTransformer
 from keras_transformer.pretrained.config import their_activation
 from keras_transformer.pretrained.family import Family, blocks, has
@@ -27,6 +29,7 @@ class Bart(Family):
     prefix = "model."
     heads = ("lm_head.", "final_logits_bias")
     old_settings = OLD_SETTINGS
+    generation = MappingProxyType({"forced_eos_token_id": 2})
     defaults = {"pad_token_id": 1, "decoder_start_token_id": 2, "eos_token_id": 2}
 
     def settings(self, config, model_class, checkpoint):
@@ -35,6 +38,8 @@ class Bart(Family):
         config.require("tie_word_embeddings", True)
         for name in ("num_hidden_layers", "hidden_size", "num_attention_heads"):
             config.take(name)  # repeat others
+        for part in ("activation_dropout", "encoder_layerdrop", "decoder_layerdrop"):
+            config.warn_unless(part, 0.0)
         take = config.take
         return dict(
             vocabulary_size=take("vocab_size", 50265),
@@ -50,6 +55,7 @@ class Bart(Family):
             activation=config.activation("activation_function", "gelu"),
             layer_norm_epsilon=1e-5,
             dropout=take("dropout", 0.1),
+            attention_dropout=take("attention_dropout", 0.0),
             head_bias=has(checkpoint, "final_logits_bias"),
             pad_id=take("pad_token_id", self.defaults["pad_token_id"]),
             start_id=take(
@@ -82,11 +88,11 @@ class Bart(Family):
             "scale_embedding": settings["scale_embedding"],
             "activation_function": their_activation(settings["activation"]),
             "dropout": settings["dropout"],
+            "attention_dropout": settings["attention_dropout"],
             "is_encoder_decoder": True,
             "pad_token_id": settings["pad_id"],
             "decoder_start_token_id": settings["start_id"],
             "eos_token_id": settings["stop_id"],
-            "forced_eos_token_id": settings["stop_id"],
         }
 
     def rules(self, model):

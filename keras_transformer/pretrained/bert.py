@@ -67,6 +67,7 @@ class Bert(Family):
             activation=config.activation("hidden_act", "gelu"),
             layer_norm_epsilon=config.take("layer_norm_eps", 1e-12),
             dropout=config.take("hidden_dropout_prob", 0.1),
+            attention_dropout=config.take("attention_probs_dropout_prob", 0.1),
             pad_id=config.token_id("pad_token_id", 0),
         )
         config.take("eos_token_id")
@@ -93,15 +94,13 @@ class Bert(Family):
             "hidden_act": their_activation(settings["activation"]),
             "layer_norm_eps": settings["layer_norm_epsilon"],
             "hidden_dropout_prob": settings["dropout"],
+            "attention_probs_dropout_prob": settings["attention_dropout"],
             "pad_token_id": settings["pad_id"],
             "tie_word_embeddings": settings.get("tie_head", True),
         }
 
     def rules(self, model):
-        rules = [
-            *self.embedding_rules(model),
-            *blocks(model.num_layers, self.block),
-        ]
+        rules = self.embedding_rules(model) + blocks(model.num_layers, self.block)
         if isinstance(model, MaskedLanguageModel):
             rules += [
                 *dense(self.head["dense"], "head_dense"),

@@ -1,6 +1,7 @@
 """`config.json`, read strictly: a setting that nobody knows is an error."""
 
 import json
+import warnings
 from pathlib import Path
 
 import keras
@@ -18,7 +19,7 @@ ACTIVATIONS = {
     "tanh": "tanh",
 }
 # Settings that say nothing about the numbers of one forward pass: bookkeeping,
-# training, generation (which takes its settings from its caller).
+# training, generation (generation_settings.py).
 BOOKKEEPING = frozenset(
     """_name_or_path _num_labels architectures attn_implementation
     auto_map dtype finetuning_task gradient_checkpointing id2label initializer_range
@@ -38,8 +39,7 @@ BOOKKEEPING = frozenset(
     summary_use_proj
     directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
     pooler_size_per_head pooler_type pretraining_tp
-    attention_dropout attention_probs_dropout_prob activation_dropout attn_pdrop
-    embd_pdrop encoder_layerdrop decoder_layerdrop""".split()
+    """.split()
 )
 # Settings that must have the value which this library computes.
 FIXED = {
@@ -69,13 +69,7 @@ class Config:
         path = Path(folder) / "config.json"
         if not path.is_file():
             raise FileNotFoundError(f"The folder {str(folder)!r} has no config.json.")
-        try:
-            values = json.loads(path.read_text("utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{str(path)!r} is no JSON: {error}.") from error
-        if not isinstance(values, dict):
-            raise ValueError(f"{str(path)!r} must hold an object.")
-        return cls(values)
+        return cls(read_json(path))
 
     def take(self, name: str, default=None):
         """Return a setting, or the default that transformers has for it."""
@@ -93,6 +87,22 @@ class Config:
                 f"compute; it has {' or '.join(map(repr, allowed))}."
             )
         return value
+
+    def warn_unless(self, name: str, value):
+        """Warn of a setting of training that these layers do not have.
+
+        Args:
+            name: The setting.
+            value: The value that they compute; also where the config says nothing.
+        """
+        found = self.take(name, value)
+        if found != value:
+            warnings.warn(
+                f"The config has {name}={found!r}. These layers have no such dropout: "
+                f"training is without it ({name}={value!r}), and so is a config that "
+                "is saved. Outputs are not touched.",
+                stacklevel=4,
+            )
 
     def activation(self, name: str, default: str) -> str:
         """Return our name of an activation."""
@@ -124,6 +134,17 @@ class Config:
                 "what the model computes, so it is not loaded. Remove them from "
                 "config.json if you know that they do not."
             )
+
+
+def read_json(path) -> dict:
+    """Read a file that holds an object."""
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} is no JSON: {error}.") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{str(path)!r} must hold an object.")
+    return values
 
 
 def their_activation(activation) -> str:

@@ -63,6 +63,7 @@ class DistilBert(Bert):
             activation=config.activation("activation", "gelu"),
             layer_norm_epsilon=1e-12,
             dropout=config.take("dropout", 0.1),
+            attention_dropout=config.take("attention_dropout", 0.1),
             pad_id=config.token_id("pad_token_id", 0),
         )
         return {**settings, **self.ends(config, model_class, checkpoint)}
@@ -77,6 +78,7 @@ class DistilBert(Bert):
             "max_position_embeddings": settings["sequence_length"],
             "activation": their_activation(settings["activation"]),
             "dropout": settings["dropout"],
+            "attention_dropout": settings["attention_dropout"],
             "pad_token_id": settings["pad_id"],
             "tie_word_embeddings": settings.get("tie_head", True),
         }

@@ -1,5 +1,13 @@
-"""The families that can be loaded and saved."""
+"""The families that can be loaded and saved.
 
+Dropout: the rates of a config are kept, that of the attention weights apart from the
+others. Not kept, with a warning, since these layers have none of their own: dropout
+inside the feed-forward part and of whole layers (BART, Marian), and of GPT-2's
+embedding where it is another than that of its blocks. T5 has one rate for all; here it
+is not applied inside the feed-forward part.
+"""
+
+from keras_transformer.models.settings import effective_settings
 from keras_transformer.pretrained.bart import Bart
 from keras_transformer.pretrained.bert import Bert
 from keras_transformer.pretrained.config import Config
@@ -59,13 +67,21 @@ def find_family(config: Config) -> tuple[Family, type]:
 def describe(model) -> tuple[Family, dict]:
     """Find the family that a model belongs to, and write its config.
 
-    A family fits if the settings that its config would be read as are exactly the
-    model's.
+    A family fits if the settings that its config would be read as are the model's,
+    with the same meaning: `num_decoder_layers=None` is the number of encoder layers.
 
     Raises:
         ValueError: No family fits; it says what each one lacks.
     """
-    settings, reasons = model.get_config(), []
+    known = {
+        c: c.__name__ for family in FAMILIES for c in family.architectures.values()
+    }
+    if type(model) not in known:
+        raise ValueError(
+            f"A {type(model).__name__} is of no family that transformers has. Models "
+            f"that can be: {', '.join(known.values())}."
+        )
+    settings, reasons = effective_settings(model.get_config()), []
     for family_class in FAMILIES:
         family = family_class()
         if type(model) not in family.architectures.values():
@@ -74,7 +90,7 @@ def describe(model) -> tuple[Family, dict]:
             values = family.config(settings)
             read = family.settings(Config(dict(values)), type(model), None)
             read |= _of_the_file(model, read)
-            again = type(model)(**read).get_config()
+            again = effective_settings(type(model)(**read).get_config())
         except (KeyError, TypeError, ValueError) as error:
             reasons.append(f"{family.model_type}: {error}")
             continue
@@ -94,11 +110,12 @@ def describe(model) -> tuple[Family, dict]:
         reasons.append(f"{family.model_type}: {shown}")
     raise ValueError(
         f"This {type(model).__name__} is of no family that transformers has. What does "
-        f"not fit: {'; '.join(reasons) or 'its class'}."
+        f"not fit: {'; '.join(reasons)}."
     )
 
 
-_ANY = ("name", "dtype", "trainable", "seed")
+# "generation" goes into a file of its own.
+_ANY = ("name", "dtype", "trainable", "seed", "generation")
 
 
 def _of_the_file(model, read):

@@ -1,6 +1,7 @@
 """What a family of checkpoints has to say: its settings and its weight map."""
 
 import re
+from types import MappingProxyType
 
 from keras_transformer.pretrained.config import Config
 from keras_transformer.pretrained.weight_map import Rule
@@ -17,6 +18,7 @@ class Family:
         heads: Beginnings of the names that stand beside that prefix.
         renames: Old names: (pattern, replacement).
         ignored: Patterns of tensors that are no weights, or of other heads.
+        generation: What their config class says of generation by default.
     """
 
     model_type = ""
@@ -25,6 +27,7 @@ class Family:
     heads: tuple[str, ...] = ()
     renames: tuple[tuple[str, str], ...] = ()
     ignored: tuple[str, ...] = ()
+    generation: dict = MappingProxyType({})
 
     def settings(self, config: Config, model_class, checkpoint) -> dict:
         """Return the arguments of our model after a config, and take all of it.

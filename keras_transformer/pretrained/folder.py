@@ -1,6 +1,8 @@
 """Models from folders in Hugging Face's format, and back."""
 
+import inspect
 import json
+import tempfile
 from pathlib import Path
 
 import keras
@@ -8,6 +10,11 @@ import keras
 from keras_transformer.pretrained.checkpoint import Checkpoint, write_tensors
 from keras_transformer.pretrained.config import Config
 from keras_transformer.pretrained.families import describe, find_family
+from keras_transformer.pretrained.generation_settings import (
+    FILE,
+    read_generation,
+    write_generation,
+)
 from keras_transformer.pretrained.tokenizer_files import load_tokenizer, save_tokenizer
 from keras_transformer.pretrained.weight_map import collect, fill
 
@@ -20,6 +27,7 @@ def from_pretrained(
     dtype: str | None = None,
     revision: str | None = None,
     tokenizer: bool = True,
+    generation: bool = True,
     name: str | None = None,
 ):
     """Load a model and its tokenizer from a checkpoint in Hugging Face's format.
@@ -37,6 +45,9 @@ def from_pretrained(
             of the file; Keras's own if not given.
         revision: Branch, tag or commit on the hub.
         tokenizer: Whether to load the tokenizer too.
+        generation: Whether to take over how the checkpoint wants to be written with
+            (`generation_config.json`, or what its config says of it), as
+            `model.generation`: stop ids, forced and forbidden ids, beams, sampling.
         name: Name of the model.
 
     Returns:
@@ -44,8 +55,9 @@ def from_pretrained(
 
     Raises:
         FileNotFoundError: No such folder, no weights, no tokenizer in it.
-        ValueError: Another family, an unknown setting, a truncated file, tensors
-            that do not fit, a tokenizer with more ids than the model.
+        ValueError: Another family, an unknown setting (of generation, too), a
+            truncated file, tensors that do not fit, a tokenizer with more ids than
+            the model.
 
     Example:
 
@@ -57,6 +69,8 @@ def from_pretrained(
     checkpoint = Checkpoint(folder)
     settings = family.settings(config, model_class, checkpoint)
     config.finish()
+    if generation and "generation" in inspect.signature(model_class).parameters:
+        settings = read_generation(folder, config.values, settings, family.generation)
     loaded = load_tokenizer(folder, config.values) if tokenizer else None
     if loaded is not None:
         _check_vocabulary(loaded, settings)
@@ -77,6 +91,8 @@ def from_pretrained(
 def save_pretrained(model, tokenizer, folder):
     """Write a folder that transformers loads, and `from_pretrained`.
 
+    It is written beside its place and moved there whole.
+
     Args:
         model: A built model of a family, loaded or made by hand.
         tokenizer: Its tokenizer, or `None`.
@@ -85,28 +101,55 @@ def save_pretrained(model, tokenizer, folder):
     Raises:
         ValueError: A model with settings that no family has, or that is quantized
             or has LoRA weights.
-        FileExistsError: The folder holds a checkpoint already.
+        FileExistsError: The folder holds files of these names already.
 
     Example:
 
     >>> save_pretrained(model, tokenizer, "my_folder")  # doctest: +SKIP
     """
     folder = Path(folder)
-    if (folder / "config.json").exists():
-        raise FileExistsError(
-            f"The folder {str(folder)!r} holds a model already. Take another one."
-        )
+    _check_free(folder, ["config.json"])
     family, config = describe(model)
     tensors = collect(model, family.rules(model), family.zeros(model))
     architecture = config["architectures"][0]
     names = {name: family.file_name(name, architecture) for name in tensors}
     dtype = keras.backend.standardize_dtype(model.weights[0].dtype)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_tensors(folder, {names[name]: tensor for name, tensor in tensors.items()})
-    if tokenizer is not None:
-        save_tokenizer(tokenizer, folder)
-    text = json.dumps({**config, "torch_dtype": dtype}, indent=2, ensure_ascii=False)
-    (folder / "config.json").write_text(text + "\n", "utf-8")
+    files = {"config.json": {**config, "torch_dtype": dtype}}
+    if hasattr(model, "generation"):
+        files[FILE] = write_generation(model)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".saving-") as work:
+        new = Path(work) / "new"
+        new.mkdir()
+        write_tensors(new, {names[name]: tensor for name, tensor in tensors.items()})
+        if tokenizer is not None:
+            reads_source = getattr(model, "start_id", None) is not None
+            save_tokenizer(tokenizer, new, family.model_type, reads_source)
+        for name, values in files.items():
+            text = json.dumps(values, indent=2, ensure_ascii=False)
+            (new / name).write_text(text + "\n", "utf-8")
+        _move(new, folder)
+
+
+def _check_free(folder, names):
+    taken = sorted(name for name in names if (folder / name).exists())
+    if taken or (folder.exists() and not folder.is_dir()):
+        held = f"holds a model already ({taken[0]})" if taken else "is a file"
+        raise FileExistsError(
+            f"The folder {str(folder)!r} {held}. Nothing was written. Take another one."
+        )
+
+
+def _move(new, folder):
+    """Move a whole folder to its place, or its files into one that is there."""
+    if not folder.exists():
+        new.rename(folder)
+        return
+    # The config comes last: with it the folder is a checkpoint.
+    paths = sorted(new.iterdir(), key=lambda path: path.name == "config.json")
+    _check_free(folder, [path.name for path in paths])
+    for path in paths:
+        path.rename(folder / path.name)
 
 
 def _find(folder_or_id, revision):
@@ -133,5 +176,6 @@ def _check_vocabulary(tokenizer, settings):
     if tokenizer.vocabulary_size > size:
         raise ValueError(
             f"The tokenizer has {tokenizer.vocabulary_size} ids, the model's embedding "
-            f"only {size}. They belong to different models."
+            f"only {size}. They belong to different models, or tokenizer_config.json "
+            "names special tokens that the model has no row for."
         )

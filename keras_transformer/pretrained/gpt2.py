@@ -50,7 +50,8 @@ class Gpt2(Family):
     ]
 
     def settings(self, config, model_class, checkpoint):
-        width = config.take("n_embd", 768)
+        width, dropout = config.take("n_embd", 768), config.take("resid_pdrop", 0.1)
+        config.warn_unless("embd_pdrop", dropout)
         config.require("scale_attn_by_inverse_layer_idx", False)
         config.take("reorder_and_upcast_attn")  # the same numbers
         scaled = config.require("scale_attn_weights", True, False)
@@ -65,7 +66,8 @@ class Gpt2(Family):
             activation=config.activation("activation_function", "gelu_new"),
             layer_norm_epsilon=config.take("layer_norm_epsilon", 1e-5),
             attention_scale=None if scaled else 1.0,
-            dropout=config.take("resid_pdrop", 0.1),
+            dropout=dropout,
+            attention_dropout=config.take("attn_pdrop", 0.1),
             tie_head=config.require("tie_word_embeddings", True, False),
             pad_id=config.token_id("pad_token_id"),
             stop_id=config.token_id("eos_token_id", 50256),
@@ -84,7 +86,7 @@ class Gpt2(Family):
             "scale_attn_weights": settings["attention_scale"] is None,
             "resid_pdrop": settings["dropout"],
             "embd_pdrop": settings["dropout"],
-            "attn_pdrop": settings["dropout"],
+            "attn_pdrop": settings["attention_dropout"],
             "tie_word_embeddings": settings["tie_head"],
             "pad_token_id": settings["pad_id"],
             "bos_token_id": settings["stop_id"],

@@ -1,5 +1,7 @@
 """Marian's translators (OPUS-MT): BART with sinusoids, settings and weight map."""
 
+from types import MappingProxyType
+
 from keras_transformer.models.seq2seq_transformer import Seq2SeqTransformer
 from keras_transformer.pretrained.bart import OLD_SETTINGS, Bart
 from keras_transformer.pretrained.weight_map import Rule
@@ -14,6 +16,7 @@ class Marian(Bart):
         "MarianModel": Seq2SeqTransformer,
     }
     ignored = (r"(en|de)coder\.embed_positions\.weight",)  # the same sinusoids
+    generation = MappingProxyType({"forced_eos_token_id": 0})
     old_settings = {
         **OLD_SETTINGS,
         "normalize_embedding": False,

@@ -20,7 +20,6 @@ class T5(Family):
 
     def settings(self, config, model_class, checkpoint):
         form = config.take("feed_forward_proj", "relu")
-        gated = form.startswith("gated-")
         rule = {"gated-gelu": "gelu_new"}  # transformers' own
         config.values["dense_act_fn"] = rule.get(form, form.removeprefix("gated-"))
         config.take("is_gated_act"), config.take("n_positions")
@@ -59,7 +58,7 @@ class T5(Family):
             norm="rms",
             normalize_first=True,
             use_bias=False,
-            gated=gated,
+            gated=form.startswith("gated-"),
             activation=config.activation("dense_act_fn", "relu"),
             layer_norm_epsilon=config.take("layer_norm_epsilon", 1e-6),
             dropout=config.take("dropout_rate", 0.1),
@@ -105,12 +104,13 @@ class T5(Family):
             *blocks(layers or model.num_layers, _block("decoder", gated)),
         ]
         for stack in ("encoder", "decoder"):
+            bias = getattr(model, stack).position_bias.name
             rules += [
                 *norm(f"{stack}.final_layer_norm", f"{stack}/final_norm", bias=False),
                 Rule(
                     f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias"
                     ".weight",
-                    f"{stack}/position_bias/relative_attention_bias/embeddings",
+                    f"{stack}/{bias}/relative_attention_bias/embeddings",
                 ),
             ]
         if not model.tie_head:

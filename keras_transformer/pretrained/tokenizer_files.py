@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from keras_transformer.pretrained.config import read_json
 from keras_transformer.tokenizers import (
     HuggingFaceTokenizer,
     MappedSentencePieceTokenizer,
@@ -12,6 +13,7 @@ from keras_transformer.tokenizers.huggingface_tokenizer import SPECIAL
 from keras_transformer.tokenizers.model_file import read_model
 
 _MODELS = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
+_OWN_ROLES = ("pad", "unk", "bos", "eos")
 # What transformers' classes add where no file says it.
 _BERT = {
     "pad": "[PAD]",
@@ -50,7 +52,8 @@ def load_tokenizer(folder, config: dict):
     settings = _json(folder / "tokenizer_config.json")
     named = _special_tokens(folder, settings)
     if (folder / "tokenizer.json").is_file():
-        return _with_known(folder / "tokenizer.json", named)
+        more = _more_special_tokens(folder, settings)
+        return _with_known(folder / "tokenizer.json", named, more)
     if (folder / "source.spm").is_file():
         return _marian(folder, named)
     for name in _MODELS:
@@ -67,19 +70,30 @@ def load_tokenizer(folder, config: dict):
     )
 
 
-def save_tokenizer(tokenizer, folder):
-    """Write a tokenizer's files, as transformers reads them."""
+def save_tokenizer(tokenizer, folder, family: str = "", reads_source: bool = False):
+    """Write a tokenizer's files, as transformers reads them.
+
+    Args:
+        tokenizer: One of `keras_transformer.tokenizers`.
+        folder: Where they go.
+        family: The model's `model_type`.
+        reads_source: Whether the model is an encoder and a decoder. A
+            `SentencePieceTokenizer`, which has no template, is given one: a source
+            ends with eos, another text begins with bos.
+
+    Raises:
+        TypeError: A tokenizer of another package.
+    """
     folder = Path(folder)
+    if isinstance(tokenizer, SentencePieceTokenizer):
+        tokenizer = with_template(
+            tokenizer, family, bos=not reads_source, eos=reads_source
+        )
     if isinstance(tokenizer, HuggingFaceTokenizer):
         tokenizer.save(folder / "tokenizer.json")
         settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
     elif isinstance(tokenizer, MappedSentencePieceTokenizer):
         settings = _save_mapped(tokenizer, folder)
-    elif isinstance(tokenizer, SentencePieceTokenizer):
-        tokenizer.save(folder / "tokenizer.model")
-        roles = {r: getattr(tokenizer, f"{r}_id") for r in ("pad", "unk", "bos", "eos")}
-        _write(folder / "tokenizer_config.json", _tokens_of(tokenizer, roles))
-        return
     else:
         raise TypeError(
             "A tokenizer is saved if it is of keras_transformer.tokenizers. Received: "
@@ -90,12 +104,26 @@ def save_tokenizer(tokenizer, folder):
     _write(folder / "special_tokens_map.json", special)
 
 
-def _tokens_of(tokenizer, roles):
-    return {
-        f"{role}_token": tokenizer.id_to_piece(id)
-        for role, id in roles.items()
-        if id is not None
-    }
+def with_template(tokenizer, family: str = "", *, bos: bool, eos: bool):
+    """Return a `SentencePieceTokenizer` as one whose texts have an end, or two.
+
+    Args:
+        tokenizer: The tokenizer.
+        family: The model's `model_type`; Marian's has a second model for targets.
+        bos: Whether a text begins with bos.
+        eos: Whether it ends with eos.
+    """
+    roles = {role: getattr(tokenizer, f"{role}_id") for role in _OWN_ROLES}
+    pieces = map(tokenizer.id_to_piece, range(tokenizer.vocabulary_size))
+    roles = {r: tokenizer.id_to_piece(id) for r, id in roles.items() if id is not None}
+    return MappedSentencePieceTokenizer(
+        tokenizer.serialized,
+        _numbered(pieces),
+        roles,
+        prefix=[roles["bos"]] if bos and "bos" in roles else [],
+        suffix=[roles["eos"]] if eos and "eos" in roles else [],
+        target_model=tokenizer.serialized if family == "marian" else None,
+    )
 
 
 def _save_mapped(tokenizer, folder):
@@ -119,16 +147,17 @@ def _save_mapped(tokenizer, folder):
     }
 
 
-def _with_known(path, named):
-    """Read `tokenizer.json`; roles that no file names are told by their tokens."""
+def _with_known(path, named, more):
+    """Read `tokenizer.json`; roles that no file names are told by their tokens.
+
+    Special tokens that are named and not in it become new ids, as in transformers.
+    """
     tokenizer = HuggingFaceTokenizer(path)
-    vocabulary = {tokenizer.id_to_piece(i) for i in range(tokenizer.vocabulary_size)}
     if not named:
         guesses = (_BERT, _ROBERTA, _GPT2)
-        named = next((g for g in guesses if set(g.values()) <= vocabulary), {})
-    return HuggingFaceTokenizer(
-        path, {role: token for role, token in named.items() if token in vocabulary}
-    )
+        named = next((g for g in guesses if all(map(tokenizer.has, g.values()))), {})
+    tokenizer.name_special_tokens(named, more)
+    return tokenizer
 
 
 def _wordpiece(path, named, settings):
@@ -183,7 +212,7 @@ def _sentencepiece(path, family, named, config, settings):
         # fairseq's order: four special pieces, then the model's from its fourth on.
         table = ["<s>", "<pad>", "</s>", "<unk>", *pieces[3:], "<mask>"]
         special = {**_ROBERTA, **named}
-        roles = {r: special[r] for r in ("pad", "unk", "bos", "eos")}
+        roles = {r: special[r] for r in _OWN_ROLES}
         return MappedSentencePieceTokenizer(
             path, _numbered(table), roles, prefix=["<s>"], suffix=["</s>"],
             whole=["<mask>"],
@@ -195,7 +224,7 @@ def _sentencepiece(path, family, named, config, settings):
     }
     if size > own.pad_id:
         roles["pad"] = own.id_to_piece(own.pad_id)
-    roles |= {r: t for r, t in named.items() if r in ("pad", "unk", "bos", "eos")}
+    roles |= {r: t for r, t in named.items() if r in _OWN_ROLES}
     roles = {role: piece for role, piece in roles.items() if piece in set(pieces)}
     if family == "t5":
         count = settings.get("extra_ids", 100)
@@ -217,7 +246,7 @@ def _sentencepiece(path, family, named, config, settings):
 def _marian(folder, named):
     vocabulary = _json(folder / "vocab.json")
     roles = {"pad": "<pad>", "unk": "<unk>", "eos": "</s>", **named}
-    roles = {r: roles[r] for r in ("pad", "unk", "eos")}
+    roles = {r: roles[r] for r in _OWN_ROLES if roles.get(r) in vocabulary}
     languages = [piece for piece in vocabulary if piece.startswith(">>")]
     return MappedSentencePieceTokenizer(
         folder / "source.spm",
@@ -245,13 +274,17 @@ def _special_tokens(folder, settings):
     return found
 
 
+def _more_special_tokens(folder, settings):
+    """Return the special tokens that have no role."""
+    named = {**settings, **_json(folder / "special_tokens_map.json")}
+    found = named.get("additional_special_tokens") or []
+    extra = named.get("extra_special_tokens") or []
+    found = [*found, *(extra.values() if isinstance(extra, dict) else extra)]
+    return [t.get("content") if isinstance(t, dict) else t for t in found]
+
+
 def _json(path):
-    if not path.is_file():
-        return {}
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{str(path)!r} is no JSON: {error}.") from error
+    return read_json(path) if path.is_file() else {}
 
 
 def _write(path, values):

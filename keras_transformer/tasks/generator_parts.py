@@ -31,12 +31,16 @@ def check_parts(model, tokenizer, *, max_length: int | None, add_bos: bool) -> i
             f"The tokenizer has {size} ids, but the model only "
             f"{model.vocabulary_size}. Use the tokenizer that it was built for."
         )
-    if model.stop_id != tokenizer.eos_id:
+    own = getattr(model, "generation", None) or {}
+    stops = own.get("stop_ids", model.stop_id)
+    if tokenizer.eos_id not in (stops if isinstance(stops, list) else [stops]):
         raise ValueError(
             f"The model must have the tokenizer's eos id, stop_id={tokenizer.eos_id}. "
-            f"Received a model with stop_id={model.stop_id}."
+            f"Received a model with stop_id={stops}."
         )
-    if model.pad_id not in (None, tokenizer.pad_id):
+    # A tokenizer without a pad token has another's id for it, and pads nothing here.
+    pads = "pad" in getattr(tokenizer, "special_tokens", {"pad": ""})
+    if pads and model.pad_id not in (None, tokenizer.pad_id):
         raise ValueError(
             f"The model must have the tokenizer's pad_id={tokenizer.pad_id}, or None. "
             f"Received a model with pad_id={model.pad_id}."

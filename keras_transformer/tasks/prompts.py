@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_transformer.generation.sampling import Sampling
 from keras_transformer.ops.checks import check_integer
+from keras_transformer.tasks.encoding import encode_bare
 from keras_transformer.tasks.length_batches import length_batches
 
 NEW_TOKENS = 64  # unless told otherwise
@@ -20,8 +21,10 @@ def read_prompts(model, tokenizer, prompts, *, add_bos: bool, max_new_tokens):
     """
     if max_new_tokens is not None:
         check_integer("max_new_tokens", max_new_tokens, 0)
-    rows = tokenizer.encode(prompts, add_bos=add_bos)
+    rows = encode_bare(tokenizer, prompts, add_bos=add_bos)
     limit, counts = model.position_limit, []
+    own = getattr(model, "generation", None) or {}
+    wanted = own.get("max_new_tokens", NEW_TOKENS)
     for index, row in enumerate(rows):
         if not row:
             if tokenizer.bos_id is None:
@@ -37,7 +40,7 @@ def read_prompts(model, tokenizer, prompts, *, add_bos: bool, max_new_tokens):
                 f"for, but the model has positions for {limit}. Shorten the prompt, or "
                 "lower `max_new_tokens`."
             )
-        room = NEW_TOKENS if limit is None else min(NEW_TOKENS, limit - len(row))
+        room = wanted if limit is None else min(wanted, limit - len(row))
         counts.append(room if max_new_tokens is None else max_new_tokens)
     return rows, counts
 
@@ -53,7 +56,7 @@ def read_settings(model, processors: tuple, settings: dict) -> tuple[dict, list]
     Raises:
         ValueError: An unknown setting, or a value out of range.
     """
-    given = Sampling.read("generate", settings)
+    given = Sampling.read("generate", settings, model)
     if given.seed is not None:
         check_integer("seed", given.seed, 0)
     stop_ids = model.stop_id if given.stop_ids is None else given.stop_ids

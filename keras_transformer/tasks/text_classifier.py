@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -15,11 +14,13 @@ from keras_transformer.models import (
 )
 from keras_transformer.ops.checks import check_choice
 from keras_transformer.tasks.explanation import Explanation
-from keras_transformer.tasks.folder import read_folder, write_folder
+from keras_transformer.tasks.saving import load_task, save_task
 from keras_transformer.tasks.texts import check_texts, hold_back, plain
 from keras_transformer.tasks.training import fit_model
-from keras_transformer.tokenizers import SentencePieceTokenizer
+from keras_transformer.tokenizers import HuggingFaceTokenizer, SentencePieceTokenizer
 from keras_transformer.visualization import record_attention
+
+SETTINGS = ("labels", "max_length", "recipe")
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class TextClassifier:
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: SentencePieceTokenizer,
+        tokenizer: SentencePieceTokenizer | HuggingFaceTokenizer,
         labels: Sequence,
         *,
         max_length: int | None = None,
@@ -316,7 +317,7 @@ class TextClassifier:
         probabilities = dict(zip(self.labels, map(float, chances), strict=True))
         return Explanation(
             text=text,
-            tokens=self.tokenizer.pieces(text)[: len(ids[0])],
+            tokens=self._encode([text], out_type=str)[0],
             label=max(probabilities, key=probabilities.get),
             probabilities=probabilities,
             attention=record,
@@ -324,16 +325,8 @@ class TextClassifier:
 
     def save(self, folder):
         """Write model, tokenizer and labels into a folder, whole or not at all."""
-        write_folder(
-            folder,
-            {
-                "task": type(self).__name__,
-                "labels": self.labels,
-                "max_length": self.max_length,
-                "recipe": self.recipe,
-            },
-            {"model.keras": self.model.save, "tokenizer.model": self.tokenizer.save},
-        )
+        settings = {name: getattr(self, name) for name in SETTINGS}
+        save_task(self, folder, settings, tokenizer=self.tokenizer)
 
     @classmethod
     def load(cls, folder) -> "TextClassifier":
@@ -342,15 +335,8 @@ class TextClassifier:
         Raises:
             ValueError: The folder is no saved classifier, or is cut short.
         """
-        settings = read_folder(folder, cls.__name__)
-        folder = Path(folder)
-        return cls(
-            keras.models.load_model(folder / "model.keras"),
-            SentencePieceTokenizer.load(folder / "tokenizer.model"),
-            settings["labels"],
-            max_length=settings["max_length"],
-            recipe=settings["recipe"],
-        )
+        settings, model, parts = load_task(cls, folder)
+        return cls(model, **parts, **{name: settings[name] for name in SETTINGS})
 
     def _encode(self, texts, **settings):
         return self.tokenizer.encode(texts, max_length=self.max_length, **settings)
@@ -368,6 +354,11 @@ class TextClassifier:
     def _batches(self, texts, labels, *, sampling=None, **settings):
         if sampling is None:
             rows = self._encode(texts)
+        elif not isinstance(self.tokenizer, SentencePieceTokenizer):
+            raise ValueError(
+                "`sampling` needs a SentencePieceTokenizer. Received a "
+                f"{type(self.tokenizer).__name__}: leave it at None."
+            )
         else:
 
             def draw():

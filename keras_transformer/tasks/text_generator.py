@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -12,8 +11,8 @@ from keras_transformer.generation import generate, stream
 from keras_transformer.generation.rereading import Rereading, until_stop
 from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tasks.continuation import continue_text
+from keras_transformer.tasks.encoding import begins_with_bos, encode_bare
 from keras_transformer.tasks.explanation import Explanation, explain_next
-from keras_transformer.tasks.folder import read_folder, write_folder
 from keras_transformer.tasks.generation_recipes import RECIPES
 from keras_transformer.tasks.generator_parts import (
     check_parts,
@@ -26,12 +25,12 @@ from keras_transformer.tasks.prompts import (
     read_prompts,
     read_settings,
 )
+from keras_transformer.tasks.saving import load_task, save_task
 from keras_transformer.tasks.texts import check_texts, hold_back_texts
-from keras_transformer.tasks.tokenizer_file import read_tokenizer, tokenizer_file
 from keras_transformer.tasks.training import compile_for_tokens, fit_model
 from keras_transformer.tasks.windows import make_windows, text_losses
 from keras_transformer.tasks.write_samples import WriteSamples
-from keras_transformer.tokenizers import SentencePieceTokenizer
+from keras_transformer.tokenizers import HuggingFaceTokenizer, SentencePieceTokenizer
 from keras_transformer.visualization import AttentionRecord
 
 SETTINGS = ("max_length", "add_bos", "recipe")
@@ -47,8 +46,9 @@ class TextGenerator:
         max_length: Most tokens that are read at a time in training; longer texts
             are cut into pieces. By default as many as the model has positions, or
             512 if it has any number.
-        add_bos: Whether each text, and each prompt, begins with the bos id. An empty
-            prompt does in any case.
+        add_bos: Whether each text, and each prompt, begins with the bos id (an empty
+            prompt does in any case). By default as the tokenizer's template has it
+            (Llama's does, GPT-2's does not); without a template they do.
         recipe: The recipe whose way of training `fit` takes by default.
 
     Raises:
@@ -67,13 +67,14 @@ class TextGenerator:
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: SentencePieceTokenizer,
+        tokenizer: SentencePieceTokenizer | HuggingFaceTokenizer,
         *,
         max_length: int | None = None,
-        add_bos: bool = True,
+        add_bos: bool | None = None,
         recipe: str = "gpt2",
     ):
         check_choice("recipe", recipe, tuple(RECIPES))
+        add_bos = begins_with_bos(tokenizer) if add_bos is None else bool(add_bos)
         max_length = check_parts(
             model, tokenizer, max_length=max_length, add_bos=add_bos
         )
@@ -214,15 +215,16 @@ class TextGenerator:
     ) -> list[str]:
         """Write on from the beginnings of texts.
 
-        Greedy, unless `temperature`, `top_k` or `top_p` asks for sampling. Greedily, a
+        Greedy, unless `temperature`, `top_k` or `top_p` asks for sampling, here or in
+        `model.generation` (then `temperature=0` is greedy). Greedily, a
         prompt gets the same text alone and among others. Sampled with a `seed`, the
         text depends on the seed and on the prompt's place among the prompts, so that
         equal prompts get different texts; not on `batch_size`.
 
         Args:
             prompts: The beginnings; `""` starts from nothing (the bos id).
-            max_new_tokens: Most tokens to add; if not given, 64, or as many as the
-                model still has positions for.
+            max_new_tokens: Most tokens to add; if not given, 64 (or what the model's
+                checkpoint says), or as many as the model still has positions for.
             strip_prompt: Whether to return only what is added, without the prompt.
             batch_size: Prompts that are written on at the same time.
             record: An `AttentionRecord(generator.model)`, which is filled with where
@@ -339,14 +341,7 @@ class TextGenerator:
     def save(self, folder):
         """Write model and tokenizer into a folder, whole or not at all."""
         settings = {name: getattr(self, name) for name in SETTINGS}
-        write_folder(
-            folder,
-            {"task": type(self).__name__, **settings},
-            {
-                "model.keras": self.model.save,
-                tokenizer_file(self.tokenizer): self.tokenizer.save,
-            },
-        )
+        save_task(self, folder, settings, tokenizer=self.tokenizer)
 
     @classmethod
     def load(cls, folder) -> "TextGenerator":
@@ -355,12 +350,8 @@ class TextGenerator:
         Raises:
             ValueError: The folder is no saved generator, or is cut short.
         """
-        settings = read_folder(folder, cls.__name__)
-        return cls(
-            keras.models.load_model(Path(folder) / "model.keras"),
-            read_tokenizer(folder, settings["files"]),
-            **{name: settings[name] for name in SETTINGS},
-        )
+        settings, model, parts = load_task(cls, folder)
+        return cls(model, **parts, **{name: settings[name] for name in SETTINGS})
 
     def _read(self, prompts, max_new_tokens):
         """Return the ids of each prompt, and the most tokens that may follow."""
@@ -374,7 +365,7 @@ class TextGenerator:
 
     def _windows(self, texts):
         start = self.tokenizer.bos_id if self.add_bos else None
-        ids = self.tokenizer.encode(texts)
+        ids = encode_bare(self.tokenizer, texts)
         return make_windows(ids, start, self.tokenizer.eos_id, self.max_length)
 
     def _batches(self, texts, **settings):

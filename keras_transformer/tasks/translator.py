@@ -1,7 +1,6 @@
 """Sentences of one language in, of another out."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -11,8 +10,9 @@ from keras_transformer.generation import beam_search
 from keras_transformer.generation.rereading import Rereading
 from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tasks.alignment import Alignment, Translation
-from keras_transformer.tasks.folder import read_folder, write_folder
+from keras_transformer.tasks.encoding import encode_bare, encode_source
 from keras_transformer.tasks.length_batches import length_batches
+from keras_transformer.tasks.saving import load_task, save_task
 from keras_transformer.tasks.texts import check_pairs, check_texts, hold_back_pairs
 from keras_transformer.tasks.training import compile_for_tokens, fit_model
 from keras_transformer.tasks.translation_recipes import RECIPES
@@ -21,7 +21,7 @@ from keras_transformer.tasks.translation_scores import (
     translation_scores,
 )
 from keras_transformer.tasks.translator_parts import check_translator_parts
-from keras_transformer.tokenizers import SentencePieceTokenizer
+from keras_transformer.tokenizers import HuggingFaceTokenizer, SentencePieceTokenizer
 from keras_transformer.training import shift_right
 from keras_transformer.visualization import AttentionRecord, record_attention
 
@@ -34,7 +34,8 @@ class Translator:
             `Seq2SeqTransformer`.
         source_tokenizer: The tokenizer of the sources.
         target_tokenizer: The tokenizer of the targets; `source_tokenizer` if not
-            given. Its bos, eos and pad ids must be the model's.
+            given. Its eos and pad ids must be the model's, and one of its bos, eos
+            and pad ids the model's `start_id`.
         max_length: Most tokens of a sentence; longer ones are cut off.
         recipe: The recipe whose way of training `fit` takes by default.
 
@@ -53,8 +54,8 @@ class Translator:
     def __init__(
         self,
         model: keras.Model,
-        source_tokenizer: SentencePieceTokenizer,
-        target_tokenizer: SentencePieceTokenizer | None = None,
+        source_tokenizer: SentencePieceTokenizer | HuggingFaceTokenizer,
+        target_tokenizer: SentencePieceTokenizer | HuggingFaceTokenizer | None = None,
         *,
         max_length: int = 256,
         recipe: str = "transformer",
@@ -196,7 +197,7 @@ class Translator:
     def translate(
         self,
         texts: Sequence[str],
-        num_beams: int = 4,
+        num_beams: int | None = None,
         *,
         n_best: int | None = None,
         batch_size: int = 16,
@@ -212,13 +213,16 @@ class Translator:
 
         Args:
             texts: The sentences.
-            num_beams: Translations that are followed at the same time; 1 is greedy.
+            num_beams: Translations that are followed at the same time; 1 is greedy. If
+                not given, as many as the model's checkpoint says, or 4.
             n_best: Return so many translations of each sentence with their scores.
             batch_size: Sentences that are translated at the same time.
             record: An `AttentionRecord(translator.model)`, which is filled with where
                 each piece of each (best) translation looked; see `generate`.
             verbose: 1 for a progress bar.
             **settings: Further settings of `beam_search`, such as `length_penalty`.
+                `max_new_tokens` is, if neither given nor in `model.generation`,
+                twice the longest source of a batch.
 
         Returns:
             The translations, a string for each text; with `n_best`, a list of
@@ -230,6 +234,8 @@ class Translator:
                 or nothing to record.
         """
         texts, _ = check_texts(texts)
+        own = getattr(self.model, "generation", None) or {}
+        num_beams = own.get("num_beams", 4) if num_beams is None else num_beams
         if n_best is not None and not 1 <= n_best <= num_beams:
             raise ValueError(
                 "`n_best` must be at least 1 and at most `num_beams`. Received: "
@@ -242,12 +248,12 @@ class Translator:
         ids, _ = self._encode([texts[index] for index in filled], [])
         progress = keras.utils.Progbar(len(filled), verbose=verbose)
         for length, rows, batch in length_batches(ids, batch_size):
-            limit = min(2 * length, self.max_length)
+            limit = own.get("max_new_tokens", min(2 * length, self.max_length))
             limited = {"max_new_tokens": limit, **settings}
             found = beam_search(self.model, batch, num_beams=num_beams, **limited)
             for row, hypotheses in zip(rows, found, strict=False):
                 results[filled[row]] = [
-                    Translation(self.target_tokenizer.decode(tokens), score)
+                    Translation(self._decode(tokens), score)
                     for tokens, score in hypotheses[: n_best or 1]
                 ]
             best = [hypotheses[0].token_ids for hypotheses in found[: len(rows)]]
@@ -274,7 +280,7 @@ class Translator:
         if translation is None:
             (translation,) = self.translate([text])
         source, target = self._encode([text], [translation])
-        if len(source[0]) < 2:
+        if not text.strip() or len(source[0]) < 2:
             raise ValueError("`text` has no tokens: there is nothing to look at.")
         inputs, labels = self._shifted(target)
         with record_attention(self.model) as record:
@@ -293,7 +299,7 @@ class Translator:
         )
 
     def evaluate(
-        self, pairs: Sequence, num_beams: int = 4, *, verbose=0, **settings
+        self, pairs: Sequence, num_beams: int | None = None, *, verbose=0, **settings
     ) -> dict:
         """Translate the sources and compare with the targets.
 
@@ -318,15 +324,11 @@ class Translator:
 
     def save(self, folder):
         """Write model and tokenizers into a folder, whole or not at all."""
-        shared = self.source_tokenizer is self.target_tokenizer
-        files = {
-            "model.keras": self.model.save,
-            "source.model": self.source_tokenizer.save,
-        }
-        if not shared:
-            files["target.model"] = self.target_tokenizer.save
+        parts = {"source": self.source_tokenizer}
+        if self.target_tokenizer is not self.source_tokenizer:
+            parts["target"] = self.target_tokenizer
         settings = {"max_length": self.max_length, "recipe": self.recipe}
-        write_folder(folder, {"task": type(self).__name__, **settings}, files)
+        save_task(self, folder, settings, **parts)
 
     @classmethod
     def load(cls, folder) -> "Translator":
@@ -335,17 +337,11 @@ class Translator:
         Raises:
             ValueError: The folder is no saved translator, or is cut short.
         """
-        settings = read_folder(folder, cls.__name__)
-        folder = Path(folder)
-        source, *target = (
-            SentencePieceTokenizer.load(folder / name)
-            for name in ("source.model", "target.model")
-            if name in settings["files"]
-        )
+        settings, model, parts = load_task(cls, folder)
         return cls(
-            keras.models.load_model(folder / "model.keras"),
-            source,
-            *target,
+            model,
+            parts["source"],
+            parts.get("target"),
             max_length=settings["max_length"],
             recipe=settings["recipe"],
         )
@@ -353,13 +349,17 @@ class Translator:
     def _encode(self, sources, targets):
         """Return ids: sources with their end, targets without start and end."""
         longest = self.max_length  # start_id or stop_id is counted
-        sources = self.source_tokenizer.encode(
-            sources, add_eos=True, max_length=longest
+        sources = encode_source(self.source_tokenizer, sources, longest)
+        return sources, encode_bare(
+            self.target_tokenizer, targets, target=True, max_length=longest - 1
         )
-        return sources, self.target_tokenizer.encode(targets, max_length=longest - 1)
+
+    def _decode(self, tokens):
+        size = self.target_tokenizer.vocabulary_size  # the model may have more
+        return self.target_tokenizer.decode([id for id in tokens if id < size])
 
     def _shifted(self, targets):
-        return shift_right(targets, self.model.start_id, self.model.stop_id)
+        return shift_right(targets, self.model.start_id, self.target_tokenizer.eos_id)
 
     def _batches(self, sources, targets, **settings):
         sources, targets = self._encode(sources, targets)

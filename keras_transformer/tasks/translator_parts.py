@@ -18,17 +18,20 @@ def check_translator_parts(model, source_tokenizer, target_tokenizer, max_length
                 f"The {side} tokenizer has {tokenizer.vocabulary_size} ids, but the "
                 f"model only {size}. Use the tokenizer that it was built for."
             )
-    ids = {
-        "start_id": target_tokenizer.bos_id,
-        "stop_id": target_tokenizer.eos_id,
-        "pad_id": target_tokenizer.pad_id,
-    }
     if source_tokenizer.pad_id != target_tokenizer.pad_id:
         raise ValueError(
             "Both tokenizers must have one pad_id. Received: "
             f"{source_tokenizer.pad_id} (source), {target_tokenizer.pad_id} (target)."
         )
-    other = {name: id for name, id in ids.items() if getattr(model, name) != id}
+    pad_id, bos_id, eos_id = (
+        getattr(target_tokenizer, f"{name}_id") for name in ("pad", "bos", "eos")
+    )
+    ids = {
+        "start_id": [bos_id, eos_id, pad_id],  # eos: BART's, pad: T5's and Marian's
+        "stop_id": [eos_id],
+        "pad_id": [pad_id],
+    }
+    other = {n: known for n, known in ids.items() if getattr(model, n) not in known}
     if other:
         got = ", ".join(f"{name}={getattr(model, name)}" for name in other)
         raise ValueError(

@@ -43,26 +43,46 @@ class HuggingFaceTokenizer:
         self._tokenizer = _read(tokenizer)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
-        self.vocabulary_size = self.vocab_size = (
-            max(vocabulary.values(), default=-1) + 1
-        )
-        self.special_tokens = dict(special_tokens or {})
-        unknown = sorted(set(self.special_tokens) - set(SPECIAL))
+        special_tokens = dict(special_tokens or {})
+        for role, token in special_tokens.items():
+            if role in SPECIAL and not self.has(token):
+                raise ValueError(
+                    f"The {role} token {token!r} is not in the tokenizer's vocabulary."
+                )
+        self.name_special_tokens(special_tokens)
+
+    def name_special_tokens(self, special_tokens: dict, more=()):
+        """Say which tokens are special; those not in the vocabulary get new ids.
+
+        Args:
+            special_tokens: Role -> token, as in the constructor.
+            more: Special tokens without a role.
+
+        Raises:
+            ValueError: An unknown role.
+        """
+        unknown = sorted(set(special_tokens) - set(SPECIAL))
         if unknown:
             raise ValueError(
                 f"`special_tokens` has the roles {unknown}. Known are {SPECIAL}."
             )
-        for role, token in self.special_tokens.items():
-            if token not in vocabulary:
-                raise ValueError(
-                    f"The {role} token {token!r} is not in the tokenizer's vocabulary."
-                )
+        for token in dict.fromkeys([*special_tokens.values(), *more]):
+            if not self.has(token):
+                self._tokenizer.add_special_tokens([token])
+        vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
+        self.vocabulary_size = self.vocab_size = (
+            max(vocabulary.values(), default=-1) + 1
+        )
+        self.special_tokens = dict(special_tokens)
         for role in SPECIAL:
             token = self.special_tokens.get(role)
             setattr(self, f"{role}_id", vocabulary.get(token))
         if self.pad_id is None:
             self.pad_id = self.eos_id or 0
+
+    def has(self, token: str) -> bool:
+        """Return whether a token is in the vocabulary."""
+        return self._tokenizer.token_to_id(token) is not None
 
     @classmethod
     def load(cls, path, special_tokens: dict | None = None) -> "HuggingFaceTokenizer":

@@ -96,6 +96,7 @@ class MappedSentencePieceTokenizer:
         add_special_tokens: bool = True,
         add_bos: bool = False,
         max_length: int | None = None,
+        target: bool = False,
     ):
         """Turn texts into ids.
 
@@ -106,6 +107,8 @@ class MappedSentencePieceTokenizer:
             add_bos: Whether `bos_id` comes first, and `prefix` and `suffix` are left
                 out, as for a text to be written on.
             max_length: Most ids of a text, these included.
+            target: Whether the texts are of the language that is translated to, and
+                cut with `target_model`.
 
         Returns:
             A list for one string, a list of lists for several.
@@ -127,7 +130,8 @@ class MappedSentencePieceTokenizer:
             ends = len(first) + len(last)
             kept = check_integer("max_length", max_length, max(1, ends)) - ends
         single = isinstance(texts, str)
-        rows = [self._cut(text) for text in ([texts] if single else texts)]
+        model = self.target if target else self.source
+        rows = [self._cut(text, model) for text in ([texts] if single else texts)]
         rows = [[*first, *row[:kept], *last] for row in rows]
         if out_type is int:
             rows = [[self.piece_to_id(piece) for piece in row] for row in rows]
@@ -162,23 +166,26 @@ class MappedSentencePieceTokenizer:
             raise ValueError("`sequences` must be rows of ids. Received one row.")
         return pad_rows(rows if several else [], self.pad_id, length, side)
 
-    def _cut(self, text):
+    def _cut(self, text, model):
         if self._whole is None or not isinstance(text, str):
-            return self.source.pieces([text])[0]
+            return model.pieces([text])[0]
         pieces = []
         for index, part in enumerate(self._whole.split(text)):
-            pieces += [part] if index % 2 else self.source.pieces(part)
+            pieces += [part] if index % 2 else model.pieces(part)
         return pieces
 
     def _join(self, ids, skip):
         parts, run = [], []
         for id in ids:
-            piece, own = self._pieces.get(id, ""), self.target.piece_to_id
-            if id in self._hidden or piece in self.whole or not piece:
-                if not (skip and id in self._hidden) and piece:
-                    parts += [self.target.decode(run), piece]
-                    run = []
+            piece = self._pieces.get(id, "")
+            if not piece or (skip and id in self._hidden):
                 continue
-            run.append(own(piece))
-        parts.append(self.target.decode(run))
-        return " ".join(part for part in parts if part)
+            if id in self._hidden:
+                parts += [self.target.join(run), piece]
+                run = []
+            else:
+                run.append(piece)
+        parts.append(self.target.join(run))
+        text = " ".join(part for part in parts if part)
+        # A piece that the other model has not keeps its space.
+        return text if self.target is self.source else text.strip()

@@ -13,6 +13,7 @@ from keras_transformer.tokenizers.model_file import (
     write_model,
 )
 from keras_transformer.tokenizers.sentencepiece_training import (
+    SPACE,
     SPECIAL_PIECES,
     train_model,
 )
@@ -264,6 +265,12 @@ class SentencePieceTokenizer:
         rows, several = id_rows(ids, self.vocabulary_size)
         texts = [self._processor.decode(self._text_ids(row)) for row in rows]
         return texts if several else texts[0]
+
+    def join(self, pieces) -> str:
+        """Return the text of pieces; one that the model has not stands as it is."""
+        pieces = list(pieces)
+        text = self._processor.decode(pieces) if pieces else ""
+        return text.replace(SPACE, " ")
 
     def decode_stream(self) -> DecodeStream:
         """Return a `DecodeStream`, which takes one id at a time."""

@@ -20,6 +20,7 @@ COMMON = dict(
 BLOCK = dict(
     **COMMON,
     num_key_value_heads=2,
+    attention_dropout=0.5,
     causal=True,
     cross_attention=True,
     gated=True,

@@ -283,6 +283,46 @@ def test_a_loaded_encoder_is_trained_saved_and_quantized(tmp_path):
     assert np.isfinite(arrays(loaded(batch))[0]).all()
 
 
+# Key -> the rates of a config, each another.
+DROPOUT = {
+    "bert": dict(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3),
+    "roberta": dict(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3),
+    "distilbert": dict(dropout=0.2, attention_dropout=0.3),
+    "gpt2": dict(resid_pdrop=0.2, embd_pdrop=0.2, attn_pdrop=0.3),
+    "llama": dict(attention_dropout=0.3),
+    "t5": dict(dropout_rate=0.2),
+    "bart": dict(dropout=0.2, attention_dropout=0.3),
+    "marian": dict(dropout=0.2, attention_dropout=0.3),
+}
+
+
+@pytest.mark.parametrize("key", DROPOUT)
+def test_both_rates_of_dropout_are_kept(key, tmp_path):
+    _, ours = load(key, tmp_path / "theirs", **DROPOUT[key])
+    for part in ("encoder", "decoder"):
+        for block in getattr(getattr(ours, part, None), "blocks", ()):
+            assert block.output_dropout.rate == (0.0 if key == "llama" else 0.2)
+            assert block.self_attention.dropout == (0.2 if key == "t5" else 0.3)
+    save_pretrained(ours, None, tmp_path / "ours")
+    for folder in ("theirs", "ours"):
+        config = transformers.AutoConfig.from_pretrained(tmp_path / folder)
+        found = {name: getattr(config, name) for name in DROPOUT[key]}
+        assert found == DROPOUT[key]
+
+
+LOST = (
+    ("gpt2", "embd_pdrop"),
+    ("bart", "activation_dropout"),
+    ("bart", "encoder_layerdrop"),
+)
+
+
+@pytest.mark.parametrize("key, name", LOST)
+def test_dropout_that_the_layers_have_not_is_told(key, name, tmp_path):
+    with pytest.warns(UserWarning, match=f"{name}=0.4.*no such dropout"):
+        load(key, tmp_path, **{name: 0.4})
+
+
 def test_the_table_of_families_names_them_all():
     table = family_table()
     assert table.count("\n") == 1 + 9

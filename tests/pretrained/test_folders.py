@@ -4,6 +4,7 @@ import importlib.util
 import json
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 from tiny_checkpoints import make
@@ -260,6 +261,55 @@ def test_a_model_and_its_tokenizer_come_back(tmp_path):
     assert_close(model(np.array([ids])), logits, atol=2e-5)
     with pytest.raises(FileExistsError, match="holds a model already"):
         save_pretrained(model, tokenizer, tmp_path / "saved")
+
+
+def seq2seq(**settings):
+    return kt.Seq2SeqTransformer(
+        20, 2, **dict(embed_dim=8, num_heads=2, dense_dim=12, count_padding=True)
+        | dict(layer_norm_epsilon=1e-5) | settings
+    )  # fmt: skip
+
+
+def bias(bidirectional):
+    return kt.RelativePositionBias(2, bidirectional=bidirectional)
+
+
+DEFAULTS = {
+    "llama": lambda: (
+        kt.TextGenerator.from_texts(
+            ["나는 간다"], "llama", vocabulary_size=20, num_layers=1
+        ).model
+    ),
+    "bart": lambda: seq2seq(
+        **dict(positions="learned", position_offset=2, embedding_norm=True),
+        **dict(scale_embedding=False, head_bias=True, activation="gelu"),
+    ),
+    "marian": lambda: seq2seq(position_layout="concatenated", head_bias=True),
+    "t5": lambda: seq2seq(
+        **dict(positions=None, scale_embedding=False, attention_scale=1.0),
+        **dict(encoder_position_bias=bias(True), decoder_position_bias=bias(False)),
+        **dict(norm="rms", normalize_first=True, use_bias=False, head_scale=8**-0.5),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The corpus is too small")
+@pytest.mark.parametrize("family", DEFAULTS)
+def test_settings_left_to_their_defaults_are_those_that_they_stand_for(
+    family, tmp_path
+):
+    model = DEFAULTS[family]()
+    if not model.built:
+        model.build()
+    save_pretrained(model, None, tmp_path / "saved")
+    config = transformers.AutoConfig.from_pretrained(tmp_path / "saved")
+    assert config.model_type == family
+    again, _ = from_pretrained(tmp_path / "saved", tokenizer=False)
+    assert_close(again.get_weights(), model.get_weights(), atol=0)
+    if family == "t5":
+        assert config.d_kv == 4  # not the 64 of a config that does not say it
+    with pytest.raises(ValueError, match="A Sequential is of no family.*TextEncoder"):
+        save_pretrained(keras.Sequential(), None, tmp_path / "other")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,11 @@ import pytest
 import sentencepiece
 
 from keras_transformer.pretrained.tokenizer_files import load_tokenizer, save_tokenizer
-from keras_transformer.tokenizers import HuggingFaceTokenizer, SentencePieceTokenizer
+from keras_transformer.tokenizers import (
+    HuggingFaceTokenizer,
+    SentencePieceTokenizer,
+    huggingface_tokenizer,
+)
 
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
@@ -198,6 +202,14 @@ def test_pairs_offsets_and_segments_come_from_the_library(tmp_path):
     assert [ours.cls_id, *bare, ours.sep_id] == ours.encode(text)
 
 
+def test_pieces_of_either_language_are_joined_as_in_transformers(tmp_path):
+    ours, theirs = make("marian", tmp_path)
+    left_out = {ours.unk_id, ours.piece_to_id(">>ko<<")}
+    ids = [id for id in range(ours.vocabulary_size) if id not in left_out]
+    assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=True)
+    assert "\u2047" not in ours.decode(ids)
+
+
 def test_a_tokenizer_json_is_read_and_pickled(tmp_path):
     ours, theirs = make("roberta", tmp_path)
     theirs.save_pretrained(tmp_path / "fast")
@@ -207,6 +219,32 @@ def test_a_tokenizer_json_is_read_and_pickled(tmp_path):
     assert pickle.loads(pickle.dumps(fast)).encode(TEXTS) == fast.encode(TEXTS)
     plain = HuggingFaceTokenizer.load(tmp_path / "fast" / "tokenizer.json")
     assert plain.encode(TEXTS) == fast.encode(TEXTS) and plain.pad_id == 0
+
+
+def test_named_special_tokens_are_known_or_new_as_in_transformers(
+    tmp_path, monkeypatch
+):
+    ours, theirs = make("gpt2", tmp_path)
+    (tmp_path / "fast").mkdir()
+    ours.save(tmp_path / "fast" / "tokenizer.json")
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]"}
+    settings |= {"eos_token": "<|endoftext|>", "additional_special_tokens": ["<x>"]}
+    write_json(tmp_path / "fast" / "tokenizer_config.json", settings)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "fast")
+    parsed, read = [], huggingface_tokenizer._read
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            huggingface_tokenizer, "_read", lambda x: parsed.append(x) or read(x)
+        )
+        fast = load_tokenizer(tmp_path / "fast", {})
+    assert len(parsed) == 1  # megabytes in a real one
+    assert fast.pad_id == theirs.pad_token_id and fast.eos_id == theirs.eos_token_id
+    assert fast.vocabulary_size == len(theirs)
+    text = "the film<x>[PAD] was good"
+    assert fast.encode(text) == theirs(text)["input_ids"]
+    assert fast.decode(fast.encode(text)) == theirs.decode(
+        theirs(text)["input_ids"], skip_special_tokens=True
+    )
 
 
 def test_wrong_files_and_arguments_are_refused(tmp_path):
