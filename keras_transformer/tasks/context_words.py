@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_transformer.layers.base import check_size
+from keras_transformer.ops.checks import check_integer
 from keras_transformer.tasks.texts import check_texts
 from keras_transformer.tasks.word_vectors import word_pieces
 
@@ -41,7 +41,7 @@ class ContextWords:
 
     def __init__(self, tokenizer, texts: Sequence[str], *, window: int | None = None):
         self.tokenizer = tokenizer
-        self.window = check_size("window", window, optional=True)
+        self.window = check_integer("window", window, optional=True)
         texts, _ = check_texts(texts)
         seen = np.zeros(tokenizer.vocabulary_size)
         for row in tokenizer.encode(texts):

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from keras_transformer.datasets import BucketedDataset
-from keras_transformer.layers.base import check_positive, check_size
+from keras_transformer.ops.checks import check_integer, check_number
 from keras_transformer.tasks.texts import check_texts
 from keras_transformer.tasks.word_vectors import word_pieces
 from keras_transformer.training import TokenCrossentropy, mask_tokens
@@ -62,8 +62,8 @@ def fit_masked_words(
 
     Source: Devlin et al. 2019, https://arxiv.org/abs/1810.04805 (3.1) (chapter: 6)
     """
-    epochs = check_size("epochs", epochs)
-    check_positive("learning_rate", learning_rate)
+    epochs = check_integer("epochs", epochs)
+    check_number("learning_rate", learning_rate, above=0)
     texts, _ = check_texts(texts)
     spans = [None] * len(texts) if spans is None else list(spans)
     if len(spans) != len(texts):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
-from keras_transformer.layers.base import check_size
+from keras_transformer.ops.checks import check_integer
 from keras_transformer.tasks.texts import check_texts
 from keras_transformer.tasks.word_vectors import word_spans
 
@@ -54,7 +54,7 @@ class WordSenses:
         neighbours: int = 5,
     ):
         self.encode = encode
-        self.neighbours = check_size("neighbours", neighbours)
+        self.neighbours = check_integer("neighbours", neighbours)
         texts, senses = check_texts(texts, senses)
         self.known = pd.DataFrame(
             {"word": _words(texts, words), "sense": senses, "sentence": texts}
