@@ -8,7 +8,7 @@ from keras_transformer.training import mask_tokens
 
 MASK, SIZE, SPECIAL = 4, 50, (0, 1, None, 3)
 RNG = np.random.default_rng(0)
-ROWS = [[3, *RNG.integers(5, SIZE, RNG.integers(1, 30)), 1, 0] for _ in range(500)]
+ROWS = [[3, *RNG.integers(5, SIZE, RNG.integers(20, 30)), 1, 0] for _ in range(500)]
 
 
 def masked(rows=ROWS, **settings):

@@ -45,7 +45,7 @@ def test_masked_words_are_learned_and_equal_seeds_learn_the_same(tokenizer):
             verbose=0,
         )
         losses.append(history.history["loss"])
-    assert len(losses[0]) == 6 and losses[0][-1] < 0.6 * losses[0][0]
+    assert len(losses[0]) == 6 and losses[0][-1] < 0.8 * losses[0][0]
     np.testing.assert_allclose(*losses, rtol=1e-3)
 
 
