@@ -60,7 +60,12 @@ from keras_transformer.visualization import (
 # beyond the chapter
 from keras_transformer.generation import beam_search, generate, stream
 from keras_transformer.pretrained import from_pretrained, save_pretrained
-from keras_transformer.tasks import TextClassifier, TextGenerator, Translator
+from keras_transformer.tasks import (
+    TextClassifier,
+    TextGenerator,
+    Translator,
+    WordSenses,
+)
 # isort: on
 
 __version__ = "0.1.0"
@@ -91,6 +96,7 @@ __all__ = [
     "TransformerEncoder",
     "TransformerStack",
     "Translator",
+    "WordSenses",
     "attention_rollout",
     "attention_table",
     "attention_view",

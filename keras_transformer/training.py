@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.layers.base import PACKAGE
-from keras_transformer.ops.checks import check_integer, check_number
+from keras_transformer.ops.checks import check_id, check_integer, check_number
 
 
 def shift_right(
@@ -49,6 +49,123 @@ def shift_right(
                 f"it must have at least 2 ids. Received: {list(row)}. Leave it out."
             )
     return [row[:-1] for row in whole], [row[1:] for row in whole]
+
+
+def mask_tokens(
+    sequences: Sequence,
+    mask_id: int,
+    vocabulary_size: int,
+    *,
+    special_ids: Sequence[int] = (),
+    rate: float | Sequence = 0.15,
+    mask_share: float = 0.8,
+    random_share: float = 0.1,
+    seed: int = 0,
+) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+    """Return what BERT reads, what it is to find, and where: its training task.
+
+    Each id is chosen with the probability `rate`, and at least one of a row. Of the
+    chosen, 80 % become `mask_id`, 10 % an id at random, and 10 % stay as they are, so
+    that the model must doubt every word. The loss counts the chosen ones only:
+
+    `[a, b, c, d] -> inputs [a, MASK, c, d], labels [a, b, c, d], weights [0, 1, 0, 0]`
+
+    Each row has its own draw: `mask_tokens(rows * 10, ...)` gives ten masks of each
+    text, as in the paper, for one call of `fit`.
+
+    Args:
+        sequences: Token ids of each text, rows of any length.
+        mask_id: The id that hides another. It is never chosen or drawn.
+        vocabulary_size: Number of token ids V; other ids are drawn from all of them.
+        special_ids: Ids that are never chosen or drawn: padding, unknown, first and
+            last of a text; `None` among them is passed over.
+        rate: Probability of an id to be chosen, more than 0 and at most 1; or for
+            each row a sequence of them, one for each id, where some are to be asked
+            for more often.
+        mask_share: Share of the chosen that become `mask_id`.
+        random_share: Share of the chosen that become an id at random.
+        seed: Equal seeds give equal masks.
+
+    Returns:
+        Inputs, labels and weights, lists of arrays of equal lengths, for
+        `BucketedDataset(inputs, labels, sample_weight=weights)`.
+
+    Raises:
+        ValueError: An id outside the vocabulary, a share out of range, a row without
+            an id that may be chosen.
+
+    Example:
+
+    >>> inputs, labels, weights = mask_tokens([[11, 12, 13]], 4, 20, special_ids=[0])
+    >>> data = BucketedDataset(inputs, labels, sample_weight=weights)
+
+    Source: Devlin et al. 2019, https://arxiv.org/abs/1810.04805 (3.1, A.1)
+    """
+    vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
+    kept = np.zeros(vocabulary_size, bool)
+    for name, ids in (("mask_id", [mask_id]), ("special_ids", special_ids)):
+        for id in ids:
+            check_id(name, id, vocabulary_size, "vocabulary_size")
+            if id is not None:
+                kept[id] = True
+    if mask_id is None:
+        raise ValueError(
+            "`mask_id` must be the id of a mask token. Received: None. Train the "
+            "tokenizer with user_defined_symbols=['<mask>'], and pass "
+            "tokenizer.piece_to_id('<mask>')."
+        )
+    for name, value in (("mask_share", mask_share), ("random_share", random_share)):
+        check_number(name, value, at_least=0, at_most=1)
+    if mask_share + random_share > 1 + 1e-9:
+        raise ValueError(
+            "`mask_share` and `random_share` must be together at most 1. Received: "
+            f"mask_share={mask_share!r}, random_share={random_share!r}."
+        )
+    sequences = list(sequences)
+    rates = [rate] * len(sequences) if isinstance(rate, (int, float)) else list(rate)
+    if len(rates) != len(sequences):
+        raise ValueError(
+            "`rate` must be a number, or rates for each row. Received: rates for "
+            f"{len(rates)} of {len(sequences)} rows."
+        )
+    others = np.flatnonzero(~kept)
+    rng = np.random.default_rng(seed)
+    inputs, labels, weights = [], [], []
+    for index, row in enumerate(sequences):
+        row, rate = np.asarray(row, "int32"), np.asarray(rates[index], "float64")
+        if (
+            rate.ndim
+            and rate.shape != row.shape
+            or not ((rate > 0) & (rate <= 1)).all()
+        ):
+            raise ValueError(
+                "`rate` must be more than 0 and at most 1, one number or one for each "
+                f"id. Received for row {index}: {rate.tolist()!r}."
+            )
+        if row.size and not 0 <= row.min() <= row.max() < vocabulary_size:
+            raise ValueError(
+                f"Ids must be from 0 to {vocabulary_size - 1}, less than "
+                f"`vocabulary_size`. Row {index} of `sequences` is {row.tolist()}."
+            )
+        free = np.flatnonzero(~kept[row])
+        if not free.size:
+            raise ValueError(
+                f"Row {index} of `sequences` has no id that may be hidden: "
+                f"{row.tolist()}. Leave it out."
+            )
+        chosen = free[rng.random(free.size) < np.broadcast_to(rate, row.shape)[free]]
+        if not chosen.size:
+            chosen = rng.choice(free, 1)
+        read, weight = row.copy(), np.zeros(row.size, "float32")
+        draw = rng.random(chosen.size)
+        read[chosen[draw < mask_share]] = mask_id
+        drawn = chosen[(draw >= mask_share) & (draw < mask_share + random_share)]
+        read[drawn] = rng.choice(others, drawn.size)
+        weight[chosen] = 1
+        inputs.append(read)
+        labels.append(row)
+        weights.append(weight)
+    return inputs, labels, weights
 
 
 @keras.saving.register_keras_serializable(package=PACKAGE)

@@ -11,6 +11,7 @@ from keras_transformer.datasets.reviews import (
 )
 from keras_transformer.datasets.splits import split
 from keras_transformer.datasets.synthetic_pairs import synthetic_pairs
+from keras_transformer.datasets.word_in_context import read_word_in_context
 
 __all__ = [
     "BucketedDataset",
@@ -23,6 +24,7 @@ __all__ = [
     "load_reviews",
     "read_pairs",
     "read_reviews",
+    "read_word_in_context",
     "split",
     "synthetic_pairs",
 ]

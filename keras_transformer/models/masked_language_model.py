@@ -1,7 +1,9 @@
 """BERT's training task: guess the tokens that were hidden from a text."""
 
 import keras
+from keras import ops
 
+from keras_transformer.layers.base import as_integers
 from keras_transformer.layers.feed_forward import get_activation
 from keras_transformer.layers.token_head import TokenHead
 from keras_transformer.models.settings import keyword_only
@@ -27,11 +29,13 @@ class MaskedLanguageModel(TextEncoder):
             pooler unless asked for, since the loss does not reach it.
 
     Call arguments:
-        inputs: As `TextEncoder`.
+        inputs: As `TextEncoder`. A dict may also have `mask_positions` (B, P), the
+            places that are asked for: training predicts the hidden tokens alone, and
+            spares the rest of the logits.
         training: Whether dropout is applied.
 
     Returns:
-        Logits (B, T, V) in float32.
+        Logits (B, T, V) in float32; (B, P, V) with `mask_positions`.
 
     Raises:
         ValueError: As `TextEncoder`.
@@ -103,5 +107,8 @@ class MaskedLanguageModel(TextEncoder):
         self.head.build(vectors_shape)
 
     def call(self, inputs, training=None):
-        x = self.encode(inputs)
+        x = self.encode(inputs)  # (B, T, E)
+        if isinstance(inputs, dict) and inputs.get("mask_positions") is not None:
+            places = as_integers("mask_positions", inputs["mask_positions"])
+            x = ops.take_along_axis(x, places[..., None], axis=1)  # (B, P, E)
         return self.head(self.head_norm(self.head_dense(x)))

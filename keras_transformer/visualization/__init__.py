@@ -11,6 +11,7 @@ from keras_transformer.visualization.average_attention import average_attention
 from keras_transformer.visualization.plot_attention import plot_attention
 from keras_transformer.visualization.plot_lines import plot_lines
 from keras_transformer.visualization.plot_mask import plot_mask
+from keras_transformer.visualization.plot_points import plot_points
 from keras_transformer.visualization.plot_positions import plot_positions
 from keras_transformer.visualization.plot_views import plot_views
 from keras_transformer.visualization.record_attention import record_attention
@@ -26,6 +27,7 @@ __all__ = [
     "plot_attention",
     "plot_lines",
     "plot_mask",
+    "plot_points",
     "plot_positions",
     "plot_views",
     "record_attention",

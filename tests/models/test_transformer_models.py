@@ -290,6 +290,14 @@ def test_wrong_settings_are_refused(model_class, settings, message):
         model_class(**{**SIZES, **settings})
 
 
+def test_only_the_places_that_are_asked_for_are_predicted():
+    model, inputs = example("masked-learned")
+    places = np.array([[3, 0], [2, 2]])
+    logits = array(model({**inputs, "mask_positions": places}))
+    expected = np.take_along_axis(array(model(inputs)), places[..., None], axis=1)
+    np.testing.assert_allclose(logits, expected, atol=1e-5)
+
+
 def test_texts_beyond_the_learned_positions_are_refused_before_any_work():
     short = dict(sequence_length=4, positions="learned")
     reader = kt.TextEncoder(**SIZES, **short)

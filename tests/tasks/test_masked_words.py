@@ -1,0 +1,101 @@
+"""Masked words are learned; what a word's vector is compared with."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_transformer import MaskedLanguageModel
+from keras_transformer.tasks import (
+    ContextWords,
+    embedding_vectors,
+    fit_masked_words,
+    word_spans,
+)
+from keras_transformer.tokenizers import SentencePieceTokenizer
+
+SENTENCE = "배 타고 배 먹으니 배 아프다"
+TEXTS = ["배를 타고 섬에 갔다", "배를 깎아 먹었다", "배가 고프다"]
+pytestmark = pytest.mark.filterwarnings("ignore:The corpus is too small")
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return SentencePieceTokenizer.train(
+        [SENTENCE, *TEXTS], 60, user_defined_symbols=["<mask>"]
+    )
+
+
+def small(tokenizer):
+    keras.utils.set_random_seed(0)
+    return MaskedLanguageModel(
+        tokenizer.vocabulary_size, 1, 16, 2, 32, sequence_length=12
+    )
+
+
+def test_masked_words_are_learned_and_equal_seeds_learn_the_same(tokenizer):
+    losses = []
+    for _ in range(2):
+        history = fit_masked_words(
+            small(tokenizer),
+            tokenizer,
+            [*TEXTS * 20, ""],
+            epochs=6,
+            learning_rate=1e-2,
+            max_tokens=200,
+            verbose=0,
+        )
+        losses.append(history.history["loss"])
+    assert len(losses[0]) == 6 and losses[0][-1] < 0.8 * losses[0][0]
+    np.testing.assert_allclose(*losses, rtol=1e-3)
+
+
+def test_no_texts_and_a_tokenizer_without_a_mask_are_refused(tokenizer):
+    model = small(tokenizer)
+    with pytest.raises(ValueError, match="at least one text"):
+        fit_masked_words(model, tokenizer, ["", " "])
+    with pytest.raises(ValueError, match="learning_rate"):
+        fit_masked_words(model, tokenizer, TEXTS, learning_rate=0)
+    with pytest.raises(ValueError, match="3 texts, 1 spans"):
+        fit_masked_words(model, tokenizer, TEXTS, spans=[None])
+    with pytest.raises(ValueError, match="A span must hold letters"):
+        fit_masked_words(model, tokenizer, TEXTS, spans=[None, None, (0, 99)])
+    plain = SentencePieceTokenizer.train(TEXTS, 60)
+    with pytest.raises(ValueError, match="user_defined_symbols"):
+        fit_masked_words(model, plain, TEXTS)
+
+
+def test_the_token_table_has_one_vector_for_all_senses(tokenizer):
+    model = small(tokenizer)
+    model.build()
+    spans = word_spans(SENTENCE, "배")
+    vectors = embedding_vectors(model, tokenizer, [SENTENCE] * 3, spans)
+    np.testing.assert_array_equal(vectors, vectors[:1].repeat(3, axis=0))
+    table = model.embedding.token_embedding.embeddings
+    table = keras.ops.convert_to_numpy(table)
+    np.testing.assert_allclose(vectors[0], table[tokenizer.encode(SENTENCE)[0]])
+
+
+class Words:
+    """Whole words as pieces."""
+
+    words = ("배", "타고", "먹으니", "아프다")
+    vocabulary_size = 4
+
+    def pieces(self, text):
+        return text.split()
+
+    def encode(self, texts):
+        return [[self.words.index(word) for word in text.split()] for text in texts]
+
+
+def test_a_bag_of_context_counts_what_stands_around():
+    spans = word_spans(SENTENCE, "배")
+    texts = ["배 타고", "배 먹으니", "배"]  # 배 is in every text, and weighs nothing
+    near = ContextWords(Words(), texts, window=1)([SENTENCE] * 3, spans)
+    rare, rarest = np.log(4 / 2), np.log(4 / 1)
+    expected = [[0, rare, 0, 0], [0, rare, rare, 0], [0, 0, rare, rarest]]
+    np.testing.assert_allclose(near, expected, rtol=1e-6)
+    whole = ContextWords(Words(), texts)(["배 타고 타고 아프다"], [(0, 1)])
+    np.testing.assert_allclose(whole, [[0, 2**0.5 * rare, 0, rarest]], rtol=1e-6)
+    with pytest.raises(ValueError, match="window"):
+        ContextWords(Words(), texts, window=0)
