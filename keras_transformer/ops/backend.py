@@ -174,10 +174,10 @@ def compiled_step(function, model, key):
     if not runs_loops_in_python():
         return compiled(function, model, key)
     variables = [id(variable.value) for variable in model.variables]
-    kept = vars(model).setdefault("_compiled_functions", {})
-    if key not in kept or kept[key].variables != variables:
-        kept[key] = _TracedStep(function, variables)
-    return kept[key]
+    kept = vars(model).setdefault("_traced_steps", {})
+    if any(step.variables != variables for step in kept.values()):
+        kept.clear()  # they would keep the old variables alive
+    return kept.setdefault(key, _TracedStep(function, variables))
 
 
 _STEPS_BEFORE_TRACING = 16  # writing a step down takes as long as about 16 steps
