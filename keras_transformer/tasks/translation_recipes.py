@@ -13,7 +13,7 @@ class Recipe:
     build: Callable
     settings: dict
     learning_rate: float
-    warmup_steps: int
+    warmup_steps: int | None = None  # a tenth of the updates
 
 
 RECURRENT = {"embed_dim": 128, "units": 256, "dropout": 0.3}
@@ -23,19 +23,16 @@ RECIPES = {
         RecurrentSeq2Seq,
         {**RECURRENT, "attention": None},
         learning_rate=2e-3,
-        warmup_steps=200,
     ),
     "2015": Recipe(
         RecurrentSeq2Seq,
         {**RECURRENT, "attention": "bahdanau"},
         learning_rate=2e-3,
-        warmup_steps=200,
     ),
     "luong": Recipe(
         RecurrentSeq2Seq,
         {**RECURRENT, "attention": "luong"},
         learning_rate=2e-3,
-        warmup_steps=200,
     ),
     "transformer": Recipe(
         Seq2SeqTransformer,
@@ -48,6 +45,5 @@ RECIPES = {
             normalize_first=True,
         ),
         learning_rate=5e-3,
-        warmup_steps=2000,
     ),
 }

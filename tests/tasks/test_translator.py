@@ -7,6 +7,8 @@ import keras_transformer as kt
 from cases.examples import quick
 from keras_transformer import Translator
 from keras_transformer.models import Seq2SeqTransformer
+from keras_transformer.tasks.training import batch_tokens
+from keras_transformer.tasks.translation_recipes import RECIPES
 from keras_transformer.tokenizers import SentencePieceTokenizer
 
 WORDS = {"하나": "one", "둘": "two", "셋": "three", "넷": "four"}
@@ -169,6 +171,18 @@ def test_an_interrupted_training_goes_on(tmp_path):
     assert not (tmp_path / "b").exists()
     assert all(np.isfinite(weight).all() for weight in halves)
     assert [weight.shape for weight in halves] == [weight.shape for weight in whole]
+
+
+def test_batches_and_warm_up_follow_the_data():
+    sizes = [(100, 512), (12_800, 2000), (29_000, 4096)]
+    assert [batch_tokens([10] * rows) for rows, _ in sizes] == [s for _, s in sizes]
+    assert batch_tokens([700]) == 700  # a row must fit
+    translator = small()
+    translator.fit(PAIRS, validation_data=PAIRS, epochs=20, average=None, verbose=0)
+    rate = translator.model.optimizer.get_config()["learning_rate"]["config"]
+    assert int(translator.model.optimizer.iterations) == 20  # one batch an epoch
+    assert rate["warmup_steps"] == 2
+    assert rate["peak"] == RECIPES["transformer"].learning_rate
 
 
 def test_parts_that_do_not_fit_are_refused():
