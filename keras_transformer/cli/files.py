@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 
 
-def add_training_options(command, output: str, epochs: int, vocabulary_size: int):
+def add_training_options(
+    command, output: str, epochs: int, vocabulary_size: int | None
+):
     """Add the options that every `train` has."""
     command.add_argument(
         "--output",
@@ -20,7 +22,7 @@ def add_training_options(command, output: str, epochs: int, vocabulary_size: int
         "--vocabulary-size",
         type=int,
         default=vocabulary_size,
-        help="token ids (%(default)s)",
+        help=f"token ids ({'%(default)s' if vocabulary_size else 'by the data'})",
     )
     command.add_argument("--seed", type=int, default=0, help="(default: %(default)s)")
     command.add_argument(

@@ -80,7 +80,7 @@ class Translator:
         pairs: Sequence,
         recipe: str = "transformer",
         *,
-        vocabulary_size: int = 8000,
+        vocabulary_size: int | None = None,
         share_vocabulary: bool = True,
         max_length: int = 256,
         **settings,
@@ -92,7 +92,8 @@ class Translator:
             recipe: `"transformer"`; `"2014"` (one fixed vector), `"2015"` (additive
                 attention) or `"luong"` (multiplicative attention), which are
                 recurrent.
-            vocabulary_size: Number of token ids; fewer if the texts give no more.
+            vocabulary_size: Number of token ids, fewer if the texts give no more; if
+                not given, as many as there are pairs, of 1,000 to 10,000.
             share_vocabulary: Whether both languages have one vocabulary (and the
                 model one token table), or `vocabulary_size` ids each.
             max_length: Most tokens of a sentence.
@@ -105,6 +106,8 @@ class Translator:
         """
         check_choice("recipe", recipe, tuple(RECIPES))
         sources, targets = check_pairs(pairs)
+        if vocabulary_size is None:
+            vocabulary_size = min(max(len(sources), 1000), 10_000)
         settings = {"share_embeddings": share_vocabulary, **settings}
         if share_vocabulary:
             both = SentencePieceTokenizer.train([*sources, *targets], vocabulary_size)
@@ -148,6 +151,9 @@ class Translator:
     ) -> keras.callbacks.History:
         """Train the model on what comes next in each target.
 
+        A character that a tokenizer does not know is its unknown token, in sources
+        and targets; an empty side is a sentence that ends at once.
+
         Args:
             pairs: Pairs `(source, target)`, or a table with these two columns.
             validation_data: Pairs to watch; if not given, a twentieth of the pairs
@@ -176,6 +182,7 @@ class Translator:
         Raises:
             TypeError, ValueError: Pairs that cannot be trained on.
         """
+        check_integer("epochs", epochs)
         train, validation = hold_back_pairs(pairs, validation_data, seed)
         keras.utils.set_random_seed(seed)
         train = self._batches(*train, max_tokens=max_tokens, seed=seed)
@@ -211,9 +218,9 @@ class Translator:
     ) -> list:
         """Translate sentences.
 
-        An empty sentence gives an empty translation. One of
-        more than `max_length` tokens is cut off. A sentence gets the same
-        translation alone and among others.
+        An empty sentence gives an empty translation. One of more than `max_length`
+        tokens is cut off. A sentence gets the same translation alone and among
+        others.
 
         Args:
             texts: The sentences.
@@ -240,11 +247,8 @@ class Translator:
         texts, _ = check_texts(texts)
         own = getattr(self.model, "generation", None) or {}
         num_beams = own.get("num_beams", 4) if num_beams is None else num_beams
-        if n_best is not None and not 1 <= n_best <= num_beams:
-            raise ValueError(
-                "`n_best` must be at least 1 and at most `num_beams`. Received: "
-                f"n_best={n_best}, num_beams={num_beams}."
-            )
+        check_integer("num_beams", num_beams)
+        check_integer("n_best", n_best, 1, num_beams, optional=True)
         names = self.source_tokenizer.id_to_piece, self.target_tokenizer.id_to_piece
         reading = Rereading(record, self.model, names)
         results = [[Translation("", 0.0)] for _ in texts]
