@@ -37,13 +37,13 @@ RECIPES = {
     "transformer": Recipe(
         Seq2SeqTransformer,
         dict(
-            num_layers=4,
+            num_layers=2,
             embed_dim=128,
             num_heads=4,
             dense_dim=256,
             dropout=0.3,
             normalize_first=True,
         ),
-        learning_rate=5e-3,
+        learning_rate=2e-3,
     ),
 }

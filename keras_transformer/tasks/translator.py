@@ -93,7 +93,7 @@ class Translator:
                 attention) or `"luong"` (multiplicative attention), which are
                 recurrent.
             vocabulary_size: Number of token ids, fewer if the texts give no more; if
-                not given, as many as there are pairs, of 1,000 to 10,000.
+                not given, as many as there are pairs, of 2,000 to 10,000.
             share_vocabulary: Whether both languages have one vocabulary (and the
                 model one token table), or `vocabulary_size` ids each.
             max_length: Most tokens of a sentence.
@@ -107,7 +107,7 @@ class Translator:
         check_choice("recipe", recipe, tuple(RECIPES))
         sources, targets = check_pairs(pairs)
         if vocabulary_size is None:
-            vocabulary_size = min(max(len(sources), 1000), 10_000)
+            vocabulary_size = min(max(len(sources), 2000), 10_000)
         settings = {"share_embeddings": share_vocabulary, **settings}
         if share_vocabulary:
             both = SentencePieceTokenizer.train([*sources, *targets], vocabulary_size)
