@@ -74,7 +74,8 @@ def test_generation_trains_evaluates_and_writes(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3 and lines[0].startswith("정말")
     assert lines[2].startswith("너무")
-    monkeypatch.setattr("sys.stdin", io.StringIO("정말\n"))
+    stdin = io.TextIOWrapper(io.BytesIO("\ufeff정말\n".encode()))
+    monkeypatch.setattr("sys.stdin", stdin)
     assert main([*command, "--stream"]) == 0
     assert capsys.readouterr().out.splitlines() == lines[:1]
     assert main([*command, str(prompts), "--top-p", "7"]) == 2
@@ -158,6 +159,15 @@ def test_translation_trains_evaluates_and_translates(
     assert main(["predict", *task, str(folder), str(texts), "--num-beams", "2"]) == 0
     lines = capsys.readouterr().out.split("\n")
     assert len(lines) == 4 and lines[1] == ""  # a line for each line
+    texts.write_bytes("하나 둘\n\n셋\n".encode() + "넷\n".encode("cp949"))
+    command = ["predict", *task, str(folder), str(texts), "--num-beams", "2"]
+    assert main(command) == 0
+    output = capsys.readouterr()
+    assert output.out.split("\n")[:3] == lines[:3]  # one bad line loses no other
+    assert output.out.count("\n") == 4 and "not UTF-8 in line 4" in output.err
+    texts.write_bytes("하나 둘\none\n셋\n".encode("cp949"))
+    assert main(command) == 2
+    assert "is not UTF-8 text" in capsys.readouterr().err
 
     again = ["train", *task, "--data", str(pairs), "--source-column", "en"]
     assert main(again) == 2

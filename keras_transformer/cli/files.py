@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 
 
-def add_training_options(command, output: str, epochs: int, vocabulary_size: int):
+def add_training_options(
+    command, output: str, epochs: int, vocabulary_size: int | None
+):
     """Add the options that every `train` has."""
     command.add_argument(
         "--output",
@@ -20,7 +22,7 @@ def add_training_options(command, output: str, epochs: int, vocabulary_size: int
         "--vocabulary-size",
         type=int,
         default=vocabulary_size,
-        help="token ids (%(default)s)",
+        help=f"token ids ({'%(default)s' if vocabulary_size else 'by the data'})",
     )
     command.add_argument("--seed", type=int, default=0, help="(default: %(default)s)")
     command.add_argument(
@@ -79,13 +81,33 @@ def train_task(options, task_class, build, fit) -> tuple:
 
 
 def read_lines(path: str | None) -> list[str]:
-    """Return the lines of a file, or of standard input."""
-    if path is None:
-        text = sys.stdin.read()
-    else:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    """Return the lines of a file, or of standard input.
+
+    A line that is not UTF-8 does not lose the others: it is read with U+FFFD in
+    place of what is wrong, and standard error names it.
+
+    Raises:
+        ValueError: No line beyond ASCII is UTF-8: another encoding.
+    """
+    data = sys.stdin.buffer.read() if path is None else Path(path).read_bytes()
+    rows = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    lines = [row.decode("utf-8", "replace").removesuffix("\r") for row in rows]
+    wrong = [n for n, row in enumerate(rows, 1) if not _is_utf8(row)]
+    if wrong:
+        name = "standard input" if path is None else path
+        if len(wrong) == sum(not row.isascii() for row in rows):
+            raise ValueError(f"{name} is not UTF-8 text. Save it as UTF-8.")
+        numbers = ", ".join(map(str, wrong))
+        print(f"{name}: not UTF-8 in line {numbers}, read as \ufffd", file=sys.stderr)
     return lines[:-1] if lines[-1] == "" else lines
+
+
+def _is_utf8(row: bytes) -> bool:
+    try:
+        row.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def report_files(task, texts, folder: Path, tokenizer: str):

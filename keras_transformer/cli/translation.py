@@ -32,7 +32,7 @@ def _train_options(command):
         help="the model: the Transformer of 2017, or a recurrent one with a fixed "
         "vector (2014), additive (2015) or multiplicative attention (luong)",
     )
-    add_training_options(command, "translator", epochs=30, vocabulary_size=4000)
+    add_training_options(command, "translator", epochs=30, vocabulary_size=None)
     _columns(command)
 
 

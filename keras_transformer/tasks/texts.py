@@ -59,7 +59,8 @@ def check_pairs(pairs) -> tuple[list[str], list[str]]:
 
     Raises:
         TypeError: An item that is no pair of strings, with its index.
-        ValueError: No pairs, or a table without these columns.
+        ValueError: No pairs, a table without these columns, or a text that is no
+            valid Unicode, with its index.
     """
     if isinstance(pairs, pd.DataFrame):
         lacking = {"source", "target"} - set(pairs.columns)
@@ -79,7 +80,20 @@ def check_pairs(pairs) -> tuple[list[str], list[str]]:
                 "`pairs` must be pairs of two strings, (source, target). Pair "
                 f"{index} is {pair!r}."
             )
+        if not all(text.isascii() or _is_unicode(text) for text in pair):
+            raise ValueError(
+                f"Pair {index} of `pairs` has half of a surrogate pair, which is no "
+                f"character: {pair!r}. Decode the texts with their own encoding."
+            )
     return [source for source, _ in pairs], [target for _, target in pairs]
+
+
+def _is_unicode(text):
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def hold_back(texts, labels, validation_data, seed):

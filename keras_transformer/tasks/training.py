@@ -15,6 +15,21 @@ from keras_transformer.training import (
     average_checkpoints,
 )
 
+BATCHES, LEAST_TOKENS, MOST_TOKENS = 64, 512, 4096
+
+
+def batch_tokens(lengths) -> int:
+    """Return `max_tokens` for rows of these lengths.
+
+    Few rows make small batches, so that there are enough updates: 64 batches an
+    epoch, of at least 512 tokens (or the longest row) and at most 4,096.
+
+    Args:
+        lengths: The length of each row, in tokens.
+    """
+    even = min(max(sum(lengths) // BATCHES, LEAST_TOKENS), MOST_TOKENS)
+    return int(max(even, max(lengths)))
+
 
 def compile_for_tokens(model, learning_rate, warmup_steps, label_smoothing):
     """Compile a model that predicts tokens; see `Translator.fit`.

@@ -13,7 +13,7 @@ class Recipe:
     build: Callable
     settings: dict
     learning_rate: float
-    warmup_steps: int
+    warmup_steps: int | None = None  # a tenth of the updates
 
 
 RECURRENT = {"embed_dim": 128, "units": 256, "dropout": 0.3}
@@ -23,31 +23,27 @@ RECIPES = {
         RecurrentSeq2Seq,
         {**RECURRENT, "attention": None},
         learning_rate=2e-3,
-        warmup_steps=200,
     ),
     "2015": Recipe(
         RecurrentSeq2Seq,
         {**RECURRENT, "attention": "bahdanau"},
         learning_rate=2e-3,
-        warmup_steps=200,
     ),
     "luong": Recipe(
         RecurrentSeq2Seq,
         {**RECURRENT, "attention": "luong"},
         learning_rate=2e-3,
-        warmup_steps=200,
     ),
     "transformer": Recipe(
         Seq2SeqTransformer,
         dict(
-            num_layers=4,
+            num_layers=2,
             embed_dim=128,
             num_heads=4,
             dense_dim=256,
             dropout=0.3,
             normalize_first=True,
         ),
-        learning_rate=5e-3,
-        warmup_steps=2000,
+        learning_rate=2e-3,
     ),
 }

@@ -14,7 +14,11 @@ from keras_transformer.tasks.encoding import encode_bare, encode_source
 from keras_transformer.tasks.length_batches import length_batches
 from keras_transformer.tasks.saving import load_task, save_task
 from keras_transformer.tasks.texts import check_pairs, check_texts, hold_back_pairs
-from keras_transformer.tasks.training import compile_for_tokens, fit_model
+from keras_transformer.tasks.training import (
+    batch_tokens,
+    compile_for_tokens,
+    fit_model,
+)
 from keras_transformer.tasks.translation_recipes import RECIPES
 from keras_transformer.tasks.translation_scores import (
     translation_metrics,
@@ -76,7 +80,7 @@ class Translator:
         pairs: Sequence,
         recipe: str = "transformer",
         *,
-        vocabulary_size: int = 8000,
+        vocabulary_size: int | None = None,
         share_vocabulary: bool = True,
         max_length: int = 256,
         **settings,
@@ -88,7 +92,8 @@ class Translator:
             recipe: `"transformer"`; `"2014"` (one fixed vector), `"2015"` (additive
                 attention) or `"luong"` (multiplicative attention), which are
                 recurrent.
-            vocabulary_size: Number of token ids; fewer if the texts give no more.
+            vocabulary_size: Number of token ids, fewer if the texts give no more; if
+                not given, as many as there are pairs, of 2,000 to 10,000.
             share_vocabulary: Whether both languages have one vocabulary (and the
                 model one token table), or `vocabulary_size` ids each.
             max_length: Most tokens of a sentence.
@@ -101,6 +106,8 @@ class Translator:
         """
         check_choice("recipe", recipe, tuple(RECIPES))
         sources, targets = check_pairs(pairs)
+        if vocabulary_size is None:
+            vocabulary_size = min(max(len(sources), 2000), 10_000)
         settings = {"share_embeddings": share_vocabulary, **settings}
         if share_vocabulary:
             both = SentencePieceTokenizer.train([*sources, *targets], vocabulary_size)
@@ -131,7 +138,7 @@ class Translator:
         *,
         validation_data: Sequence | None = None,
         epochs: int = 30,
-        max_tokens: int = 4096,
+        max_tokens: int | None = None,
         learning_rate: float | None = None,
         warmup_steps: int | None = None,
         label_smoothing: float = 0.1,
@@ -144,15 +151,19 @@ class Translator:
     ) -> keras.callbacks.History:
         """Train the model on what comes next in each target.
 
+        A character that a tokenizer does not know is its unknown token, in sources
+        and targets; an empty side is a sentence that ends at once.
+
         Args:
             pairs: Pairs `(source, target)`, or a table with these two columns.
             validation_data: Pairs to watch; if not given, a twentieth of the pairs
                 (equal sources on one side) is held back.
             epochs: Most passes over the pairs.
-            max_tokens: Rows times longest side of a batch.
+            max_tokens: Rows times longest side of a batch; if not given, a 64th of
+                the pairs' tokens, of 512 to 4,096.
             learning_rate: The highest one (`InverseSquareRoot`); the recipe's if
                 not given.
-            warmup_steps: Steps until then; the recipe's if not given.
+            warmup_steps: Steps until then; a tenth of all steps if not given.
             label_smoothing: Share of probability for all tokens alike.
             average: The weights at the end are the mean of those after the last so
                 many epochs; `None` for the best epoch's (with `patience`) or the
@@ -171,18 +182,18 @@ class Translator:
         Raises:
             TypeError, ValueError: Pairs that cannot be trained on.
         """
-        recipe = RECIPES[self.recipe]
+        check_integer("epochs", epochs)
         train, validation = hold_back_pairs(pairs, validation_data, seed)
         keras.utils.set_random_seed(seed)
-        compile_for_tokens(
-            self.model,
-            recipe.learning_rate if learning_rate is None else learning_rate,
-            recipe.warmup_steps if warmup_steps is None else warmup_steps,
-            label_smoothing,
-        )
+        train = self._batches(*train, max_tokens=max_tokens, seed=seed)
+        if learning_rate is None:
+            learning_rate = RECIPES[self.recipe].learning_rate
+        if warmup_steps is None:
+            warmup_steps = max(1, epochs * len(train) // 10)
+        compile_for_tokens(self.model, learning_rate, warmup_steps, label_smoothing)
         return fit_model(
             self.model,
-            self._batches(*train, max_tokens=max_tokens, seed=seed),
+            train,
             self._batches(*validation, max_tokens=max_tokens, shuffle=False),
             monitor="val_perplexity",
             mode="min",
@@ -207,9 +218,9 @@ class Translator:
     ) -> list:
         """Translate sentences.
 
-        An empty sentence gives an empty translation. A sentence of more than
-        `max_length` tokens is cut off. A sentence gets the same translation alone
-        and among others.
+        An empty sentence gives an empty translation. One of more than `max_length`
+        tokens is cut off. A sentence gets the same translation alone and among
+        others.
 
         Args:
             texts: The sentences.
@@ -230,24 +241,22 @@ class Translator:
 
         Raises:
             TypeError: Texts that are no strings.
-            ValueError: A setting out of range, a record of another model, a used one,
-                or nothing to record.
+            ValueError: A setting out of range; a text that is no valid Unicode, with
+                its index; a record of another model, a used one, or nothing to record.
         """
         texts, _ = check_texts(texts)
         own = getattr(self.model, "generation", None) or {}
         num_beams = own.get("num_beams", 4) if num_beams is None else num_beams
-        if n_best is not None and not 1 <= n_best <= num_beams:
-            raise ValueError(
-                "`n_best` must be at least 1 and at most `num_beams`. Received: "
-                f"n_best={n_best}, num_beams={num_beams}."
-            )
+        check_integer("num_beams", num_beams)
+        check_integer("n_best", n_best, 1, num_beams, optional=True)
         names = self.source_tokenizer.id_to_piece, self.target_tokenizer.id_to_piece
         reading = Rereading(record, self.model, names)
         results = [[Translation("", 0.0)] for _ in texts]
+        ids, _ = self._encode(texts, [])
         filled = [index for index, text in enumerate(texts) if text.strip()]
-        ids, _ = self._encode([texts[index] for index in filled], [])
         progress = keras.utils.Progbar(len(filled), verbose=verbose)
-        for length, rows, batch in length_batches(ids, batch_size):
+        filled_ids = [ids[index] for index in filled]
+        for length, rows, batch in length_batches(filled_ids, batch_size):
             limit = own.get("max_new_tokens", min(2 * length, self.max_length))
             limited = {"max_new_tokens": limit, **settings}
             found = beam_search(self.model, batch, num_beams=num_beams, **limited)
@@ -361,14 +370,18 @@ class Translator:
     def _shifted(self, targets):
         return shift_right(targets, self.model.start_id, self.target_tokenizer.eos_id)
 
-    def _batches(self, sources, targets, **settings):
+    def _batches(self, sources, targets, max_tokens=None, **settings):
         sources, targets = self._encode(sources, targets)
         inputs, labels = self._shifted(targets)
+        if max_tokens is None:
+            sides = zip(map(len, sources), map(len, inputs), strict=True)
+            max_tokens = batch_tokens(list(map(max, sides)))
         names = {"encoder_token_ids": sources, "decoder_token_ids": inputs}
         return BucketedDataset(
             names,
             labels,
             pad_id=self.model.pad_id,
             sample_weight="tokens",
+            max_tokens=max_tokens,
             **settings,
         )

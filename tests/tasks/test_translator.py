@@ -7,6 +7,8 @@ import keras_transformer as kt
 from cases.examples import quick
 from keras_transformer import Translator
 from keras_transformer.models import Seq2SeqTransformer
+from keras_transformer.tasks.training import batch_tokens
+from keras_transformer.tasks.translation_recipes import RECIPES
 from keras_transformer.tokenizers import SentencePieceTokenizer
 
 WORDS = {"하나": "one", "둘": "two", "셋": "three", "넷": "four"}
@@ -60,7 +62,7 @@ def test_the_best_come_first(translator):
     ((first, second, third),) = translator.translate(["셋 둘"], 3, n_best=3)
     assert first.text == "two three"
     assert first.score >= second.score >= third.score
-    with pytest.raises(ValueError, match="n_best=4, num_beams=3"):
+    with pytest.raises(ValueError, match="at most 3.*n_best=4"):
         translator.translate(["셋"], 3, n_best=4)
 
 
@@ -171,6 +173,18 @@ def test_an_interrupted_training_goes_on(tmp_path):
     assert [weight.shape for weight in halves] == [weight.shape for weight in whole]
 
 
+def test_batches_and_warm_up_follow_the_data():
+    sizes = [(100, 512), (12_800, 2000), (29_000, 4096)]
+    assert [batch_tokens([10] * rows) for rows, _ in sizes] == [s for _, s in sizes]
+    assert batch_tokens([700]) == 700  # a row must fit
+    translator = small()
+    translator.fit(PAIRS, validation_data=PAIRS, epochs=20, average=None, verbose=0)
+    rate = translator.model.optimizer.get_config()["learning_rate"]["config"]
+    assert int(translator.model.optimizer.iterations) == 20  # one batch an epoch
+    assert rate["warmup_steps"] == 2
+    assert rate["peak"] == RECIPES["transformer"].learning_rate
+
+
 def test_parts_that_do_not_fit_are_refused():
     tokenizer = SentencePieceTokenizer.train([a + b for a, b in PAIRS], 60)
     size = tokenizer.vocabulary_size
@@ -205,11 +219,25 @@ def test_parts_that_do_not_fit_are_refused():
         ([("a", "b"), ("c", None)], TypeError, "Pair 1 is"),
         (["ab"], TypeError, "Pair 0 is 'ab'"),
         (pd.DataFrame({"ko": ["a"]}), ValueError, "'source' and 'target'"),
+        ([("a", "b"), ("c", "d\ud800")], ValueError, "Pair 1 .* half of a surrogate"),
+        ([("", " "), ("", "")], ValueError, "no text"),
     ],
 )
 def test_bad_pairs_are_named(pairs, error, message):
     with pytest.raises(error, match=message):
         Translator.from_pairs(pairs)
+
+
+def test_odd_pairs_are_trained_on_and_odd_sentences_translated():
+    """Empty sides, characters that the tokenizer does not know, a very long row."""
+    translator = small()
+    odd = [("", "one"), ("하나", ""), ("하나", "漢字 🙂"), ("둘 " * 900, "two " * 900)]
+    translator.fit([*PAIRS, *odd], epochs=1, **TRAINING)
+    assert all(np.isfinite(weight).all() for weight in translator.model.get_weights())
+    texts = ["하나", "", "漢字", "둘 " * 900, "\u3000\n", "하나"]
+    found = translator.translate(texts, 2, max_new_tokens=5)
+    assert found[1] == found[4] == "" and found[0] == found[5]
+    assert translator.explain("漢字", "字").attention
 
 
 def test_long_sentences_are_cut_and_learned_positions_hold():
@@ -218,6 +246,14 @@ def test_long_sentences_are_cut_and_learned_positions_hold():
     assert isinstance(found, str)
     with pytest.raises(ValueError, match="num_beams=0"):
         translator.translate(["하나"], 0)
+    with pytest.raises(ValueError, match="n_best=1.5"):
+        translator.translate(["하나"], 2, n_best=1.5)
+    with pytest.raises(ValueError, match="id 999"):
+        translator.translate(["하나"], 2, stop_ids=[999])
+    with pytest.raises(ValueError, match="Item 1 has half of a surrogate"):
+        translator.translate(["", "둘 \ud800"])
+    with pytest.raises(ValueError, match="epochs=0"):
+        translator.fit(PAIRS, epochs=0)
     with pytest.raises(TypeError, match="Text 1"):
         translator.translate(["하나", None])
 
