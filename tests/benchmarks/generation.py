@@ -14,7 +14,7 @@ import argparse
 import gc
 import importlib.util
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -200,8 +200,8 @@ MAKERS = {
 }
 
 
-def measure(cases, rounds: int) -> dict:
-    """Time all rivals of each case in turn."""
+def measure(cases, rounds: int) -> Iterator[dict]:
+    """Time all rivals of each case in turn; yield what is known after each."""
     results = {}
     progress = timing.Progress(len(cases))
     for case in cases:
@@ -213,10 +213,10 @@ def measure(cases, rounds: int) -> dict:
             if call is not None:
                 calls[name] = call
         results[case] = timing.time_in_turn(calls, rounds)
+        yield results
         del calls
         gc.collect()
     progress.close()
-    return results
 
 
 def report(results: dict, command: str) -> str:
@@ -250,13 +250,13 @@ def main():
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--output", type=Path, help="where the table goes")
     options = parser.parse_args()
-    results = measure(QUICK if options.quick else ALL, options.rounds)
     command = "tests/benchmarks/generation.py" + (" --quick" if options.quick else "")
-    text = report(results, command)
-    print(text)
     output = options.output or (None if options.quick else RESULTS)
-    if output is not None:
-        timing.write_section(output, f"decoding-{keras.backend.backend()}", text)
+    for results in measure(QUICK if options.quick else ALL, options.rounds):
+        text = report(results, command)
+        if output is not None:  # after each case: the whole run takes long
+            timing.write_section(output, f"decoding-{keras.backend.backend()}", text)
+    print(text)
 
 
 if __name__ == "__main__":
