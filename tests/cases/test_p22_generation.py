@@ -18,6 +18,8 @@ from models.model_examples import (
     random_ids,
     translator,
 )
+from models.recurrent_examples import KINDS as RECURRENT
+from models.recurrent_examples import make as recurrent
 from stub_models import Recomputed, log_softmax
 
 from .examples import quick
@@ -26,13 +28,16 @@ from .helpers import array
 KINDS = [
     *[("language", position) for position in LANGUAGE_MODELS],
     *[("translator", position) for position in TRANSLATORS],
+    *[("recurrent", variant) for variant in RECURRENT],
 ]
-QUICK = [("language", "rotary"), ("translator", "relative")]
+QUICK = [("language", "rotary"), ("translator", "relative"), ("recurrent", "2015")]
 PROMPTS = [[5, 9, 4], [7], [3, 3, 8, 10, 6, 9, 4]]
 LONGEST = 6
 
 
 def make(kind, position):
+    if kind == "recurrent":
+        return recurrent(position)
     if kind == "language":
         return language_model(position, stop_id=2)
     return translator(position)

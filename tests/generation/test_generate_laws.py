@@ -8,6 +8,7 @@ from keras import ops
 from cases.examples import quick
 from keras_transformer.generation import generate, stream
 from models.model_examples import language_model, translator
+from models.recurrent_examples import make as recurrent
 from stub_models import TableModel, random_table, table_log_probs
 
 STOP = 4
@@ -55,12 +56,13 @@ def test_rows_are_padded_with_the_pad_id():
     assert found.tolist() == padded(expected, found.shape[1])
 
 
-@pytest.mark.parametrize("kind", ["table", "language", "translator"])
+@pytest.mark.parametrize("kind", ["table", "language", "translator", "recurrent"])
 def test_a_row_of_a_batch_gets_what_it_gets_alone(kind):
     searched = {
         "table": model,
         "language": lambda: language_model("rotary", stop_id=STOP),
         "translator": lambda: translator("learned", stop_id=STOP),
+        "recurrent": lambda: recurrent("2015", stop_id=STOP),
     }[kind]()
     together = generate(searched, PROMPTS, max_new_tokens=5).tolist()
     for row, prompt in zip(together, PROMPTS, strict=True):
