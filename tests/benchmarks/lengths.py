@@ -326,9 +326,9 @@ def report(name: str, runs: dict, sizes: Sizes, command: str) -> str:
             f"{sizes.tested} in each bin; trained for {budget} of {sizes.batch_size} "
             f"on 1 to {task.longest} {task.unit}: the first {inside} columns are of "
             f"trained lengths. Mean over {seeds} seeds (of several, the lowest and "
-            f"highest in brackets). All are {sizes.units} wide; the recurrent ones have one layer, "
-            "the Transformers 2 + 2 blocks and 4 heads. Seconds of the processor, "
-            "without the first update, which compiles.",
+            f"highest in brackets). All are {sizes.units} wide; the recurrent ones "
+            "have one layer, the Transformers 2 + 2 blocks and 4 heads. Seconds of "
+            "the processor, without the first update, which compiles.",
             timing.markdown_table(["model", *bins, "updates", "seconds"], rows),
         ]
     )
