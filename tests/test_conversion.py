@@ -90,7 +90,8 @@ def test_a_translator_of_transformers_comes_and_goes(tmp_path, capsys):
     assert "Translator -> MarianMTModel (marian)" in capsys.readouterr().out
     again = transformers.MarianMTModel.from_pretrained(back).eval()
     for name, weight in theirs.state_dict().items():
-        assert torch.equal(again.state_dict()[name], weight), name
+        # Sinusoids may be written for more positions.
+        assert torch.equal(again.state_dict()[name][: len(weight)], weight), name
     found = again.generate(**batch)
     assert tokenizer.batch_decode(found, skip_special_tokens=True) == expected
 
