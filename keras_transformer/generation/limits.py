@@ -23,7 +23,7 @@ class Limits:
         no_repeat_ngram_size: No n-gram of this size comes twice; 0 for no limit.
         processors: Further functions `(logits, history) -> logits`, applied after
             the others. A search is compiled for the very function objects: make
-            them once.
+            them once, of `keras.ops` (else pass `jit_compile=False`).
         stop_ids: Ids that end a row; `model.stop_id` if not given.
         suppress_tokens: Ids that are never written.
         forced_bos_token_id: The id that is written first.

@@ -166,8 +166,11 @@ def compiled_step(function, model, key):
     needed `_STEPS_BEFORE_TRACING` times with tensors of the same shapes, and from then
     on run as they stand. Elsewhere this is `compiled`.
 
+    A function that reads the values of its tensors cannot be written down; it runs
+    as it is, there as ever.
+
     Args:
-        function: As in `compiled`. Its values must not choose what it computes.
+        function: As in `compiled`.
         model: As in `compiled`.
         key: As in `compiled`.
     """
@@ -200,31 +203,72 @@ class _TracedStep:
 
         with torch.inference_mode():
             leaves = keras.tree.flatten(args)
-            shapes = tuple((x.shape, x.dtype, x.device) for x in leaves)
+            shapes = tuple(map(_shape, leaves))
             count = self._counts[shapes] = self._counts.get(shapes, 0) + 1
-            if shapes not in self._traces and count > _STEPS_BEFORE_TRACING:
+            ahead = count - _STEPS_BEFORE_TRACING
+            if ahead == 1:
                 self._traces[shapes] = self._trace(args, leaves)
-            if shapes not in self._traces:
+            trace = self._traces.get(shapes)
+            if ahead <= 1 or trace is None:
                 return self.function(*args)
-            run, structure = self._traces[shapes]
-            return keras.tree.pack_sequence_as(structure, run(*leaves))
+            if ahead > 2:
+                return trace(leaves)
+            # The first values that differ from those of the trace: is it the function?
+            copies = keras.tree.map_structure(_copy, args)
+            expected, results = self.function(*copies), trace(leaves)
+            if not all(map(_alike, *map(keras.tree.flatten, (expected, results)))):
+                self._traces[shapes] = None
+            return expected
 
     def _trace(self, args, leaves):
         from torch.fx.experimental.proxy_tensor import make_fx
 
         structure = None
 
-        def flat(*leaves):
+        def flat(*tensors):
             nonlocal structure
-            results = self.function(*keras.tree.pack_sequence_as(args, leaves))
+            given = iter(tensors)
+            filled = [next(given) if _is_tensor(leaf) else leaf for leaf in leaves]
+            results = self.function(*keras.tree.pack_sequence_as(args, filled))
             structure = keras.tree.map_structure(lambda _: None, results)
             return keras.tree.flatten(results)
 
         # On copies: tracing runs the function, which may write in place.
-        graph = make_fx(flat)(*[leaf.clone() for leaf in leaves])
+        copies = [_copy(leaf) for leaf in leaves if _is_tensor(leaf)]
+        try:
+            graph = make_fx(flat)(*copies)
+        except RuntimeError:  # it asks a tensor for its value
+            return None
         graph.graph.eliminate_dead_code()
         graph.recompile()
-        return graph.forward, structure
+
+        def run(leaves):
+            results = graph.forward(*filter(_is_tensor, leaves))
+            return keras.tree.pack_sequence_as(structure, results)
+
+        return run
+
+
+def _is_tensor(leaf):
+    return ops.is_tensor(leaf)
+
+
+def _shape(leaf):
+    return (leaf.shape, leaf.dtype, leaf.device) if _is_tensor(leaf) else leaf
+
+
+def _copy(leaf):
+    return leaf.clone() if _is_tensor(leaf) else leaf
+
+
+def _alike(one, other):
+    if not _is_tensor(one):
+        return one == other
+    return (
+        one.allclose(other, equal_nan=True)
+        if one.is_floating_point()
+        else bool((one == other).all())
+    )
 
 
 def _compile(function, variables):

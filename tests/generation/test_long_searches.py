@@ -3,8 +3,10 @@
 There a step is written down once it has been taken often enough.
 """
 
+import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from cases.examples import quick
 from cases.helpers import randomize
@@ -17,6 +19,7 @@ from models.model_examples import (
 )
 from models.recurrent_examples import KINDS as RECURRENT
 from models.recurrent_examples import make as recurrent
+from stub_models import TableModel, random_table
 
 LENGTH = 20
 PROMPTS = [[5, 9, 4], [7]]
@@ -35,11 +38,36 @@ def texts(model, compiled):
     return greedy.tolist(), [[text.token_ids for text in row] for row in beams]
 
 
-@pytest.mark.parametrize("kind", quick(KINDS, ["language-relative"]))
+@pytest.mark.parametrize("kind", quick(KINDS, ["language-relative", "recurrent-2015"]))
 def test_a_long_compiled_search_is_the_plain_loop(kind):
     make, name = KINDS[kind]
     model = make(name, stop_id=None)
     assert texts(model, True) == texts(model, False)
+
+
+SETTINGS = {
+    "sampled": {"temperature": 0.9, "top_k": 6, "top_p": 0.9, "seed": 3},
+    "penalized": {"repetition_penalty": 1.3, "no_repeat_ngram_size": 3},
+    "stopped": {"stop_ids": [4], "min_new_tokens": 18, "forced_eos_token_id": 2},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_long_search_with_settings_is_the_plain_loop(name):
+    model = TableModel(random_table(12, number=5), stop_id=None)
+    settings = {"max_new_tokens": 2 * LENGTH, **SETTINGS[name]}
+    for _ in range(2):
+        one, other = (
+            generate(model, [[1, 2], [5]], jit_compile=compiled, **settings).tolist()
+            for compiled in (True, False)
+        )
+        assert one == other
+    if name != "sampled":
+        one, other = (
+            beam_search(model, [[1, 2]], jit_compile=compiled, num_beams=3, **settings)
+            for compiled in (True, False)
+        )
+        assert [h.token_ids for h in one[0]] == [h.token_ids for h in other[0]]
 
 
 def test_weights_that_change_after_many_steps_are_seen():
@@ -67,3 +95,28 @@ def test_another_batch_after_many_steps_is_searched_on_its_own():
     for row, prompt in zip(both, PROMPTS, strict=True):
         alone = generate(model, [prompt], max_new_tokens=LENGTH)
         np.testing.assert_array_equal(alone[0], row)
+
+
+def in_numpy(logits, history):
+    """Forbid the best token, with NumPy: no backend can write this down."""
+    logits = ops.convert_to_numpy(logits)
+    best = logits.max(-1, keepdims=True)
+    return ops.convert_to_tensor(np.where(logits == best, -1e9, logits))
+
+
+def of_odd_lengths(logits, history):
+    """Turn the logits around at every second token."""
+    return ops.flip(logits, -1) if int(history.length) % 2 else logits
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="compiled as a whole elsewhere"
+)
+@pytest.mark.parametrize("processor", [in_numpy, of_odd_lengths])
+def test_what_cannot_be_traced_runs_as_it_is(processor):
+    model = TableModel(random_table(9, number=3), stop_id=None)
+    settings = {"max_new_tokens": 3 * LENGTH, "processors": [processor]}
+    plain = generate(model, [[1, 2], [5]], jit_compile=False, **settings)
+    for _ in range(2):
+        found = generate(model, [[1, 2], [5]], **settings)
+        assert found.tolist() == plain.tolist()
