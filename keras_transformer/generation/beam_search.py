@@ -152,7 +152,8 @@ def beam_search(
 
     Example:
 
-    >>> model = LanguageModel(20, 8, 2, 16, num_layers=1)
+    >>> model = LanguageModel(20, 1, 8, 2, 16)
+    >>> model.build()
     >>> best, *others = beam_search(model, [[5, 6]], num_beams=2, max_new_tokens=4)[0]
     """
     settings = Beams.read("beam_search", settings, model)

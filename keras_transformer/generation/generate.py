@@ -34,7 +34,8 @@ def generate(
             `temperature`, `top_k`, `top_p`, `repetition_penalty`,
             `no_repeat_ngram_size`, `processors`, `stop_ids`, `suppress_tokens`,
             `forced_bos_token_id`, `forced_eos_token_id`, `seed`. What is not given
-            is `model.generation`'s, and else their default.
+            is `model.generation`'s, and else their default. `renormalize_logits` is
+            taken too, for what a checkpoint brings along, and changes nothing here.
 
     Returns:
         int32 (B, T), the new tokens only. A row ends with its stop id, and is then
@@ -48,7 +49,8 @@ def generate(
 
     Example:
 
-    >>> model = LanguageModel(20, 8, 2, 16, num_layers=1)
+    >>> model = LanguageModel(20, 1, 8, 2, 16)
+    >>> model.build()
     >>> tokens = generate(model, [[5, 6, 7], [8]], max_new_tokens=4)
     """
     settings = Sampling.read("generate", settings, model)
@@ -90,7 +92,8 @@ def stream(
 
     Example:
 
-    >>> model = LanguageModel(20, 8, 2, 16, num_layers=1)
+    >>> model = LanguageModel(20, 1, 8, 2, 16)
+    >>> model.build()
     >>> tokens = [int(token[0]) for token in stream(model, [[5]], max_new_tokens=4)]
     """
     settings = Sampling.read("stream", settings, model)

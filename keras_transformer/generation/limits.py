@@ -29,7 +29,8 @@ class Limits:
         forced_bos_token_id: The id that is written first.
         forced_eos_token_id: The id that is written last, at `max_new_tokens`.
         renormalize_logits: Whether the scores of a beam search are log-probabilities
-            again after the processors.
+            again after the processors. The tokens of `generate` and `stream` are the
+            same either way.
 
     What is not given is taken from `model.generation`, where a checkpoint's own
     settings are, and else is the default.
@@ -116,7 +117,7 @@ class Limits:
         }
 
     def apply(self, logits, history: History, values: dict):
-        """Apply the processors that are on, in Hugging Face's order."""
+        """Apply the processors that are on; a forced id wins over a suppressed one."""
         if self.repetition_penalty != 1:
             penalty = values["repetition_penalty"]
             logits = change.penalize_repetition(logits, history, penalty)

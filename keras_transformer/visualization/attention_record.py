@@ -36,7 +36,8 @@ class AttentionRecord(Mapping):
 
     Example:
 
-    >>> model = LanguageModel(20, 8, 2, 16, num_layers=1)
+    >>> model = LanguageModel(20, 1, 8, 2, 16)
+    >>> model.build()
     >>> record = AttentionRecord(model)
     >>> tokens = generate(model, [[5, 6]], max_new_tokens=4, record=record)
     >>> page = attention_view(record)

@@ -1,7 +1,6 @@
 """Encoding, sampling, padding and decoding with SentencePieceTokenizer."""
 
 import ast
-import doctest
 import importlib
 from pathlib import Path
 
@@ -147,7 +146,7 @@ MODULES = sorted(
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_tokenizers_need_no_keras_and_their_examples_run(name):
+def test_tokenizers_need_no_keras(name):
     name = "keras_transformer.tokenizers" + ("" if name == "__init__" else f".{name}")
     module = importlib.import_module(name)
     for node in ast.walk(ast.parse(Path(module.__file__).read_text("utf-8"))):
@@ -155,4 +154,3 @@ def test_tokenizers_need_no_keras_and_their_examples_run(name):
         assert not {"keras", "tensorflow", "torch", "jax"} & {
             name.split(".")[0] for name in [*names, getattr(node, "module", None) or ""]
         }
-    assert doctest.testmod(module).failed == 0
