@@ -18,7 +18,6 @@ scalars.
 """
 
 from keras_transformer.generation.beam_search import Hypothesis, beam_search
-from keras_transformer.generation.defaults import check_defaults
 from keras_transformer.generation.generate import generate, stream
 
-__all__ = ["Hypothesis", "beam_search", "check_defaults", "generate", "stream"]
+__all__ = ["Hypothesis", "beam_search", "generate", "stream"]

@@ -28,8 +28,9 @@ def check_defaults(settings: dict | None) -> dict | None:
     unknown = sorted(set(settings) - set(known))
     if unknown:
         raise ValueError(
-            f"`generation` has the settings {', '.join(map(repr, unknown))}. Known "
-            f"are {', '.join(known)}."
+            "`generation` has settings that no search knows: "
+            f"{', '.join(map(repr, unknown))}. Remove them. Known are "
+            f"{', '.join(known)}."
         )
     for kind, names in kinds.items():
         kind(**{name: value for name, value in settings.items() if name in names})

@@ -2,7 +2,7 @@
 
 import json
 
-from keras_transformer.generation import check_defaults
+from keras_transformer.generation.defaults import check_defaults
 from keras_transformer.layers.base import BaseModel
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import sentencepiece as spm
 
-from keras_transformer.ops.checks import check_integer
+from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tokenizers.checks import check_texts
 from keras_transformer.tokenizers.model_file import NFC_MARK, without_rule_path
 
@@ -40,8 +40,8 @@ def train_model(
     `special_ids` has the keys `"pad"`, `"unk"`, `"bos"`, `"eos"`.
     """
     check_integer("vocabulary_size", vocabulary_size)
-    _check_choice("model_type", model_type, ("unigram", "bpe", "char", "word"))
-    _check_choice("normalization", normalization, ("nfc", "nfkc"))
+    check_choice("model_type", model_type, ("unigram", "bpe", "char", "word"))
+    check_choice("normalization", normalization, ("nfc", "nfkc"))
     if character_coverage is not None and not 0.98 <= character_coverage <= 1:
         raise ValueError(
             "`character_coverage` must lie between 0.98 and 1, or be None. Received: "
@@ -92,14 +92,6 @@ def train_model(
         model = _run(texts, {**settings, **rule, **options})
         path = rule.get("normalization_rule_tsv")
         return (without_rule_path(model, path) if path else model) + NFC_MARK
-
-
-def _check_choice(name, value, choices):
-    if value not in choices:
-        raise ValueError(
-            f"`{name}` must be one of {', '.join(map(repr, choices))}. Received: "
-            f"{name}={value!r}."
-        )
 
 
 def _free_ids(ids, vocabulary_size):

@@ -184,7 +184,7 @@ def test_what_changes_nothing_is_no_reason_to_refuse(tmp_path):
 def test_a_models_own_settings_are_checked_and_saved(tmp_path):
     sizes = dict(num_layers=1, embed_dim=8, num_heads=2, dense_dim=8)
     for settings, message in (
-        (dict(beams=2), "settings 'beams'. Known are"),
+        (dict(beams=2), "knows: 'beams'. Remove them. Known are"),
         (dict(seed=2), "'seed'"),
         (dict(top_p=2.0), "`top_p`"),
         ([2], "must be a dict"),
