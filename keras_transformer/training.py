@@ -10,6 +10,17 @@ from keras import ops
 from keras_transformer.layers.base import PACKAGE
 from keras_transformer.ops.checks import check_id, check_integer, check_number
 
+__all__ = [
+    "InverseSquareRoot",
+    "KeepLast",
+    "Perplexity",
+    "TokenCrossentropy",
+    "average_checkpoints",
+    "mask_tokens",
+    "shift_right",
+    "token_losses",
+]
+
 
 def shift_right(
     sequences: Sequence, start_id: int | None = None, stop_id: int | None = None
@@ -205,11 +216,7 @@ class TokenCrossentropy(keras.losses.Loss):
         # Keras casts labels to the loss's dtype: half precision would round ids.
         kwargs.setdefault("dtype", "float32")
         super().__init__(name=name, **kwargs)
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(
-                "`label_smoothing` must be at least 0 and less than 1. Received: "
-                f"label_smoothing={label_smoothing!r}."
-            )
+        check_number("label_smoothing", label_smoothing, at_least=0, below=1)
         self.label_smoothing = label_smoothing
 
     def call(self, y_true, y_pred):

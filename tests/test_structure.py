@@ -1,7 +1,9 @@
 """The shape of the repository: imports, state and sizes."""
 
 import ast
+import importlib
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -192,6 +194,20 @@ def test_module_level_holds_no_state(file):
 def test_no_file_is_longer_than_400_lines(file):
     length = len(file.read_text("utf-8").splitlines())
     assert length <= 400
+
+
+@pytest.mark.parametrize("readme", ["README.md", "README.ko.md"])
+def test_every_public_name_stands_in_the_readme(readme):
+    parts = ["generation", "tasks", "datasets", "tokenizers", "visualization"]
+    names = []
+    for part in ["", *parts, "training", "pretrained"]:
+        names += importlib.import_module(f"keras_transformer.{part}".strip(".")).__all__
+    text = (ROOT / readme).read_text("utf-8")
+    code = " ".join(re.findall(r"```.*?```|`[^`]+`", text, re.DOTALL))
+    # A layer stands in the map by its file, which has its name.
+    files = {stem.replace("_", "") for stem in re.findall(r"/(\w+)\.py", code)}
+    missing = set(names) - set(re.findall(r"\w+", code))
+    assert not {name for name in missing if name.lower() not in files}
 
 
 def test_the_top_level_stays_small():

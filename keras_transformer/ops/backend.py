@@ -123,7 +123,7 @@ def compiled(function, model, key=None):
     Returns:
         A function with the same arguments and results: `jax.jit` on JAX,
         `tf.function(jit_compile=True)` on TensorFlow; on PyTorch the function
-        itself in inference mode, since compiling gains little there.
+        itself in inference mode; `compiled_step` traces it there.
     """
     if not model.built:
         raise ValueError(
