@@ -96,12 +96,18 @@ class Rereading:
 def until_stop(tokens, stop_ids) -> list[int]:
     """Return the ids up to the first stop id, which is included."""
     tokens = [int(id) for id in tokens]
-    ends = [place + 1 for place, id in enumerate(tokens) if id in set(stop_ids)]
+    stop_ids = {int(id) for id in stop_ids}
+    ends = [place + 1 for place, id in enumerate(tokens) if id in stop_ids]
     return tokens[: ends[0]] if ends else tokens
 
 
 class _Series:
-    """What one layer gave, in the order of time."""
+    """What one use of a layer gave, in the order of time.
+
+    The same use has the same key in every batch: its layer, whether it reads the
+    source, and which call of the layer within one step it is. Lengths are none of it,
+    for they are padded to those of the batch.
+    """
 
     def __init__(self, layer):
         self.layer = layer
@@ -149,6 +155,8 @@ class _Batch:
         return weights[row][..., rows, :][..., columns], pair
 
     def _note(self, layer, weights, mask):
+        # What `start` reads is a source of its own, or the beginning of the text.
+        source = self._starting and self.start_id is not None
         weights = ops.convert_to_numpy(ops.cast(weights, "float32"))
         batch, *_, time, length = weights.shape
         allowed = np.ones((batch, time, length), bool)
@@ -157,15 +165,15 @@ class _Batch:
             allowed = np.broadcast_to(mask, allowed.shape)
         number = self._counts[id(layer)]
         self._counts[id(layer)] += 1
-        series = self.series.setdefault((id(layer), number, length), _Series(layer))
+        series = self.series.setdefault((id(layer), source, number), _Series(layer))
         series.weights.append(np.array(weights))
         series.allowed.append(allowed)
         series.start_rows += time if self._starting else 0
 
     def _joined(self, series):
         if len(series.weights) > 1:
-            series.weights = [np.concatenate(series.weights, axis=-2)]
-            series.allowed = [np.concatenate(series.allowed, axis=-2)]
+            series.weights = [_stacked(series.weights)]
+            series.allowed = [_stacked(series.allowed)]
         return series.weights[0], series.allowed[0]
 
     def _real_rows(self, series, row, count):
@@ -188,3 +196,13 @@ class _Batch:
         if (seen == np.arange(1, seen.shape[1] + 1)).all():
             return new, [new_name(self.start_id), *new][: len(new)]
         return new, given
+
+
+def _stacked(steps):
+    """Join the rows (..., t, S) of all steps; columns that come later are zeros."""
+    most = max(rows.shape[-1] for rows in steps)
+    wide = [
+        np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, most - rows.shape[-1])])
+        for rows in steps
+    ]
+    return np.concatenate(wide, axis=-2)

@@ -50,7 +50,7 @@ class AttentionRecord(Mapping):
                 f"{type(model).__name__}."
             )
         self._model = model
-        self._tokens: dict[int, list[tuple]] = {}
+        self._tokens: dict[int, list[list[tuple]]] = {}  # of each call that has some
         self._calls: dict[int, tuple[keras.layers.Layer | None, list]] = {}
         self._by_path: dict[str, list[np.ndarray]] | None = None
         self._failure: str | None = None
@@ -69,7 +69,7 @@ class AttentionRecord(Mapping):
             self._by_path = None
         self._calls[id(layer)][1].append(np.array(weights))
         if tokens is not None:
-            self._tokens[id(layer)] = list(tokens)
+            self._tokens.setdefault(id(layer), []).append(list(tokens))
 
     def check_unused(self, model):
         """Refuse to be filled with a call of another model, or a second time."""
@@ -100,12 +100,17 @@ class AttentionRecord(Mapping):
 
         Known for texts that were written: pieces, or ids where there is no tokenizer.
         Pages show them; tables and plots take a pair,
-        `attention_table(record[path][0], *record.tokens[1][path], batch=1)`.
+        `attention_table(record[path][0], *record.tokens[1][path], batch=1)`. A layer
+        whose calls had different tokens, such as one that serves encoder and decoder,
+        has no one pair and is left out.
         """
-        names = self._names()
-        paired = {names[key]: pairs for key, pairs in self._tokens.items()}
-        count = max(map(len, paired.values()), default=0)
-        return [{path: paired[path][n] for path in paired} for n in range(count)]
+        names, examples = self._names(), []
+        for key, calls in self._tokens.items():
+            for place, (pair, *others) in enumerate(zip(*calls, strict=True)):
+                examples += [{} for _ in range(place + 1 - len(examples))]
+                if all(other == pair for other in others):
+                    examples[place][names[key]] = pair
+        return examples
 
     @property
     def not_recorded(self) -> list[str]:

@@ -27,7 +27,7 @@ def view_data(record, tokens=None, target_tokens=None, batch=0, hide=None) -> di
     record = check_record(record)
     own = getattr(record, "tokens", [])
     if tokens is None and target_tokens is None and batch in range(len(own)):
-        tokens = own[batch]
+        tokens = own[batch] or None
     paths = list(tokens if isinstance(tokens, Mapping) else record)
     calls = {
         path: [as_numpy(weights) for weights in calls_of(record, path)]
