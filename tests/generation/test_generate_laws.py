@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from keras import ops
 
-from cases.examples import quick
 from keras_transformer.generation import generate, stream
 from models.model_examples import language_model, translator
 from models.recurrent_examples import make as recurrent
@@ -163,7 +162,8 @@ def test_the_text_is_as_long_as_asked_for_at_every_padded_length(longest):
     assert found[0].tolist() == by_hand([1, 2], longest, stop_ids=())
 
 
-@pytest.mark.parametrize("longest", quick([3, 17], [3]))
+@pytest.mark.slow
+@pytest.mark.parametrize("longest", [3, 17])
 def test_positions_may_be_used_up_exactly(longest):
     # A padded length above the positions would be refused by the embedding.
     searched = language_model("learned", sequence_length=longest)

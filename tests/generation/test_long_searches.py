@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from keras import ops
 
-from cases.examples import quick
 from cases.helpers import randomize
 from keras_transformer.generation import beam_search, generate
 from models.model_examples import (
@@ -38,7 +37,8 @@ def texts(model, compiled):
     return greedy.tolist(), [[text.token_ids for text in row] for row in beams]
 
 
-@pytest.mark.parametrize("kind", quick(KINDS, ["language-relative", "recurrent-2015"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_long_compiled_search_is_the_plain_loop(kind):
     make, name = KINDS[kind]
     model = make(name, stop_id=None)
