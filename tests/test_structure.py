@@ -38,6 +38,7 @@ OPTIONAL = {
 }
 # Calls whose results at module level are no state.
 CONSTANT_CALLS = {
+    "Lock",
     "MappingProxyType",
     "NewType",
     "TypeVar",

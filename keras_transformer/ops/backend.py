@@ -1,5 +1,8 @@
 """What differs between TensorFlow, JAX and PyTorch; nothing else names them."""
 
+import math
+import threading
+
 import keras
 from keras import ops
 
@@ -184,6 +187,7 @@ def compiled_step(function, model, key):
 
 
 _STEPS_BEFORE_TRACING = 16  # writing a step down takes as long as about 16 steps
+_tracing = threading.Lock()  # PyTorch's tracer changes modules of the whole process
 
 
 class _TracedStep:
@@ -196,7 +200,7 @@ class _TracedStep:
 
     def __init__(self, function, variables):
         self.function, self.variables = function, variables
-        self._counts, self._traces = {}, {}
+        self._counts, self._candidates, self._traces = {}, {}, {}
 
     def __call__(self, *args):
         import torch
@@ -204,49 +208,60 @@ class _TracedStep:
         with torch.inference_mode():
             leaves = keras.tree.flatten(args)
             shapes = tuple(map(_shape, leaves))
-            count = self._counts[shapes] = self._counts.get(shapes, 0) + 1
-            ahead = count - _STEPS_BEFORE_TRACING
-            if ahead == 1:
-                self._traces[shapes] = self._trace(args, leaves)
             trace = self._traces.get(shapes)
-            if ahead <= 1 or trace is None:
-                return self.function(*args)
-            if ahead > 2:
+            if trace is not None:
                 return trace(leaves)
-            # The first values that differ from those of the trace: is it the function?
-            copies = keras.tree.map_structure(_copy, args)
-            expected, results = self.function(*copies), trace(leaves)
-            if not all(map(_alike, *map(keras.tree.flatten, (expected, results)))):
-                self._traces[shapes] = None
-            return expected
+            count = self._counts[shapes] = self._counts.get(shapes, 0) + 1
+            # While another thread traces, this one goes on without.
+            if count <= _STEPS_BEFORE_TRACING or not _tracing.acquire(blocking=False):
+                return self.function(*args)
+            try:
+                return self._run_and_trace(shapes, args)
+            finally:
+                _tracing.release()
 
-    def _trace(self, args, leaves):
-        from torch.fx.experimental.proxy_tensor import make_fx
+    def _run_and_trace(self, shapes, args):
+        """Run the function and trace it; at the next values, compare the two."""
+        copies = keras.tree.map_structure(_copy, args)  # it may write in place
+        results = self.function(*args)
+        if shapes not in self._candidates:
+            self._candidates[shapes] = _trace(self.function, copies)
+            return results
+        candidate = self._candidates[shapes]
+        theirs = candidate and candidate(keras.tree.flatten(copies))
+        if candidate and _alike(theirs, results):
+            self._traces[shapes] = candidate
+        else:
+            self._counts[shapes] = -math.inf  # never again
+        return results
 
-        structure = None
 
-        def flat(*tensors):
-            nonlocal structure
-            given = iter(tensors)
-            filled = [next(given) if _is_tensor(leaf) else leaf for leaf in leaves]
-            results = self.function(*keras.tree.pack_sequence_as(args, filled))
-            structure = keras.tree.map_structure(lambda _: None, results)
-            return keras.tree.flatten(results)
+def _trace(function, args):
+    """Return a function of flat arguments, or None: it asks a tensor for its value."""
+    from torch.fx.experimental.proxy_tensor import make_fx
 
-        # On copies: tracing runs the function, which may write in place.
-        copies = [_copy(leaf) for leaf in leaves if _is_tensor(leaf)]
-        try:
-            graph = make_fx(flat)(*copies)
-        except RuntimeError:  # it asks a tensor for its value
-            return None
-        graph.graph.eliminate_dead_code()
-        graph.recompile()
+    leaves, structure = keras.tree.flatten(args), None
 
-        def run(leaves):
-            results = graph.forward(*filter(_is_tensor, leaves))
-            return keras.tree.pack_sequence_as(structure, results)
+    def flat(*tensors):
+        nonlocal structure
+        given = iter(tensors)
+        filled = [next(given) if _is_tensor(leaf) else leaf for leaf in leaves]
+        results = function(*keras.tree.pack_sequence_as(args, filled))
+        structure = keras.tree.map_structure(lambda _: None, results)
+        return keras.tree.flatten(results)
 
-        return run
+    try:
+        graph = make_fx(flat)(*filter(_is_tensor, leaves))
+    except RuntimeError:
+        return None
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+
+    def run(leaves):
+        results = graph.forward(*filter(_is_tensor, leaves))
+        return keras.tree.pack_sequence_as(structure, results)
+
+    return run
 
 
 def _is_tensor(leaf):
@@ -261,14 +276,13 @@ def _copy(leaf):
     return leaf.clone() if _is_tensor(leaf) else leaf
 
 
-def _alike(one, other):
-    if not _is_tensor(one):
-        return one == other
-    return (
-        one.allclose(other, equal_nan=True)
-        if one.is_floating_point()
-        else bool((one == other).all())
-    )
+def _alike(ours, theirs):
+    def same(one, other):
+        if not _is_tensor(one):
+            return one == other
+        return bool(one.double().allclose(other.double(), equal_nan=True))
+
+    return all(map(same, keras.tree.flatten(ours), keras.tree.flatten(theirs)))
 
 
 def _compile(function, variables):

@@ -3,6 +3,8 @@
 There a step is written down once it has been taken often enough.
 """
 
+import threading
+
 import keras
 import numpy as np
 import pytest
@@ -45,6 +47,9 @@ def test_a_long_compiled_search_is_the_plain_loop(kind):
     assert texts(model, True) == texts(model, False)
 
 
+only_in_python = pytest.mark.skipif(
+    keras.backend.backend() != "torch", reason="compiled as a whole elsewhere"
+)
 SETTINGS = {
     "sampled": {"temperature": 0.9, "top_k": 6, "top_p": 0.9, "seed": 3},
     "penalized": {"repetition_penalty": 1.3, "no_repeat_ngram_size": 3},
@@ -109,9 +114,7 @@ def of_odd_lengths(logits, history):
     return ops.flip(logits, -1) if int(history.length) % 2 else logits
 
 
-@pytest.mark.skipif(
-    keras.backend.backend() != "torch", reason="compiled as a whole elsewhere"
-)
+@only_in_python
 @pytest.mark.parametrize("processor", [in_numpy, of_odd_lengths])
 def test_what_cannot_be_traced_runs_as_it_is(processor):
     model = TableModel(random_table(9, number=3), stop_id=None)
@@ -120,3 +123,35 @@ def test_what_cannot_be_traced_runs_as_it_is(processor):
     for _ in range(2):
         found = generate(model, [[1, 2], [5]], **settings)
         assert found.tolist() == plain.tolist()
+
+
+@only_in_python
+def test_threads_that_search_at_once_write_what_each_writes_alone():
+    import torch
+
+    before = torch.nn.Module.__call__, torch.nn.Module.__getattr__
+    models = [
+        TableModel(random_table(9, number=number), stop_id=None) for number in range(3)
+    ]
+    settings = {"max_new_tokens": 2 * LENGTH}
+    alone = [
+        generate(model, [[1, 2]], jit_compile=False, **settings).tolist()
+        for model in models
+    ]
+    found, errors = [None] * 6, []
+
+    def search(place):
+        try:
+            model = models[place % 3]
+            found[place] = generate(model, [[1, 2]], **settings).tolist()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=search, args=(place,)) for place in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert found == alone * 2
+    assert (torch.nn.Module.__call__, torch.nn.Module.__getattr__) == before
