@@ -12,7 +12,7 @@ ROWS = [[3, *RNG.integers(5, SIZE, RNG.integers(20, 30)), 1, 0] for _ in range(5
 
 
 def masked(rows=ROWS, **settings):
-    settings = {"special_ids": SPECIAL, **settings}
+    settings = {"unselectable_token_ids": SPECIAL, **settings}
     return mask_tokens(rows, MASK, SIZE, **settings)
 
 
@@ -23,7 +23,12 @@ def flat(rows):
 def test_of_the_chosen_eight_in_ten_are_hidden_one_is_another_and_one_stays():
     for rate, hidden, other in ((0.15, 0.8, 0.1), (0.4, 0.5, 0.5)):
         inputs, labels, weights = map(
-            flat, masked(rate=rate, mask_share=hidden, random_share=other)
+            flat,
+            masked(
+                mask_selection_rate=rate,
+                mask_token_rate=hidden,
+                random_token_rate=other,
+            ),
         )
         chosen = weights == 1
         assert chosen.sum() == pytest.approx(
@@ -45,12 +50,16 @@ def test_labels_are_the_rows_and_what_is_not_chosen_stays():
 
 
 def test_special_ids_are_neither_chosen_nor_drawn():
-    inputs, labels, weights = map(flat, masked(rate=1.0, random_share=0.2))
+    inputs, labels, weights = map(
+        flat, masked(mask_selection_rate=1.0, random_token_rate=0.2)
+    )
     special = np.isin(labels, (0, 1, 3))
     np.testing.assert_array_equal(weights, ~special)
     np.testing.assert_array_equal(inputs[special], labels[special])
     assert not np.isin(inputs[~special], (0, 1, 3)).any()
-    (read,), _, (weight,) = masked([[MASK, 7, MASK]], rate=1.0, mask_share=0.0)
+    (read,), _, (weight,) = masked(
+        [[MASK, 7, MASK]], mask_selection_rate=1.0, mask_token_rate=0.0
+    )
     assert weight.tolist() == [0, 1, 0] and read[[0, 2]].tolist() == [MASK, MASK]
 
 
@@ -77,26 +86,46 @@ def test_what_cannot_be_masked_is_refused():
         masked([[]])
     with pytest.raises(ValueError, match="Ids must be from 0 to 49.*Row 0"):
         masked([[SIZE]])
-    with pytest.raises(ValueError, match="`rate` must be more than 0.*for row 0"):
-        masked(rate=0.0)
+    with pytest.raises(ValueError, match="`mask_selection_rate` must be a finite"):
+        masked(mask_selection_rate=0.0)
     with pytest.raises(ValueError, match="together at most 1"):
-        masked(mask_share=0.8, random_share=0.3)
-    with pytest.raises(ValueError, match="`random_share` must be a finite number"):
-        masked(random_share=-0.1)
+        masked(mask_token_rate=0.8, random_token_rate=0.3)
+    with pytest.raises(ValueError, match="`random_token_rate` must be a finite number"):
+        masked(random_token_rate=-0.1)
     with pytest.raises(ValueError, match="user_defined_symbols"):
         mask_tokens(ROWS, None, SIZE)
-    for name, settings in (("mask_id", {}), ("special_ids", {"special_ids": [99]})):
+    for name, settings in (
+        ("mask_token_id", {}),
+        ("unselectable_token_ids", {"unselectable_token_ids": [99]}),
+    ):
         with pytest.raises(ValueError, match=f"`{name}` must be an id below"):
-            mask_tokens(ROWS, 99 if name == "mask_id" else MASK, SIZE, **settings)
+            mask_tokens(ROWS, 99 if name == "mask_token_id" else MASK, SIZE, **settings)
 
 
 def test_some_ids_may_be_asked_for_more_often():
     rows = [[7, 8, 9, 10]] * 500
-    _, _, weights = masked(rows, rate=[[0.8, 0.1, 0.1, 0.4]] * 500)
+    _, _, weights = masked(rows, mask_selection_rate=[[0.8, 0.1, 0.1, 0.4]] * 500)
     shares = np.mean(weights, axis=0)
     np.testing.assert_allclose(shares, [0.8, 0.1, 0.1, 0.4], atol=0.08)
     with pytest.raises(ValueError, match="rates for 1 of 500 rows"):
-        masked(rows, rate=[[0.5] * 4])
+        masked(rows, mask_selection_rate=[[0.5] * 4])
     for wrong in ([0.5] * 3, [0.5, 0.5, 0.5, 0.0], [0.5, 0.5, 0.5, 1.1]):
         with pytest.raises(ValueError, match="one for each id. Received for row 0"):
-            masked([rows[0]], rate=[wrong])
+            masked([rows[0]], mask_selection_rate=[wrong])
+
+
+def test_a_rate_of_numpy_is_a_number_and_ids_that_are_no_integers_are_refused():
+    for first, second in zip(
+        masked(mask_selection_rate=np.float32(0.25)),
+        masked(mask_selection_rate=0.25),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(flat(first), flat(second))
+    for wrong in (None, True, np.float32(1.5), np.nan, np.array(0.25)):
+        with pytest.raises(ValueError, match="`mask_selection_rate` must be a finite"):
+            masked(mask_selection_rate=wrong)
+    for row in ([7.9, 8.0], [True], ["7"]):
+        with pytest.raises(ValueError, match="must be integers. Row 1 of `sequences`"):
+            masked([[7], row])
+    with pytest.raises(ValueError, match="Ids must be from 0 to 49.*Row 0"):
+        masked([[2**32 + 7]])

@@ -109,7 +109,7 @@ def test_clauses_and_digits_set_the_length():
     [
         (dict(count=-1), "`count` must be an integer of at least 0"),
         (dict(seed="a"), "`seed` must be an integer"),
-        (dict(clauses=0), "the smallest of `clauses` must be a positive integer"),
+        (dict(clauses=0), "be a positive integer. Received: the smallest of clauses=0"),
         (dict(clauses=(3, 2)), "the largest of `clauses` must be an integer of at"),
         (dict(digits=17), "`digits` must be an integer of at least 1 and at most 16"),
         (dict(direction="both"), "must be one of 'to_digits', 'to_words'"),

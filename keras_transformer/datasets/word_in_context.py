@@ -1,5 +1,6 @@
 """Pairs of sentences with one word, and whether it has one sense in both."""
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -15,8 +16,8 @@ def read_word_in_context(path: str | Path) -> pd.DataFrame:
 
     Args:
         path: A table with the columns `Target`, `SENTENCE1`, `SENTENCE2` and
-            `ANSWER` (True or False). The word stands in [brackets]; where there are
-            none, it is the first place with the word.
+            `ANSWER` (True or False). The word stands in [brackets], the first ones
+            that begin with it; where no such are, it is the first place with it.
 
     Returns:
         A pandas table with the columns `word`; `first` and `second`, the sentences
@@ -55,11 +56,17 @@ def read_word_in_context(path: str | Path) -> pd.DataFrame:
 
 def _span(text, word, where):
     """The text without brackets, and the place of the word."""
-    start, stop = text.find("["), text.find("]") - 1
-    plain = text.replace("[", "").replace("]", "")
-    if not 0 <= start < stop:
-        start = plain.find(word)
-        stop = start + len(word)
-    if start < 0 or not word:
+    plain = _without_brackets(text)
+    if not word or word not in plain:
         raise ValueError(f"{where}: no {word!r} in {text!r}.")
+    marked = re.search(rf"\[({re.escape(word)}[^][]*)\]", text)
+    if marked:
+        start, stop = (len(_without_brackets(text[:end])) for end in marked.span(1))
+    else:  # KoBEST has a row with brackets around another word
+        start = plain.index(word)
+        stop = start + len(word)
     return plain, (start, stop)
+
+
+def _without_brackets(text):
+    return text.replace("[", "").replace("]", "")

@@ -97,5 +97,5 @@ def _refusal(name, value, wanted, optional):
     shown = name if "`" in name else f"`{name}`"  # or words around a name
     return ValueError(
         f"{shown} must be {wanted}{' or None' if optional else ''}. Received: "
-        f"{name.strip('`')}={value!r}."
+        f"{name.replace('`', '')}={value!r}."
     )

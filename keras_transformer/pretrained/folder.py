@@ -99,8 +99,9 @@ def save_pretrained(model, tokenizer, folder):
         folder: The folder; it is made if there is none.
 
     Raises:
-        ValueError: A model with settings that no family has, or that is quantized
-            or has LoRA weights.
+        ValueError: A model with settings that no family has, or settings of
+            generation that transformers has not; a model that is quantized or has
+            LoRA weights.
         FileExistsError: The folder holds files of these names already.
 
     Example:

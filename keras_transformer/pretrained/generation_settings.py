@@ -10,6 +10,7 @@ and is not known is refused.
 
 from pathlib import Path
 
+from keras_transformer.generation.sampling import Sampling
 from keras_transformer.pretrained.config import read_json
 
 FILE = "generation_config.json"
@@ -25,6 +26,8 @@ _SAME = {
     "early_stopping": False,
 }
 _DRAWN = {"temperature": 1.0, "top_k": 50, "top_p": 1.0}  # transformers' defaults
+# Settings of ours that are not known there, with the values that change nothing.
+_OURS = {"length_normalization": "length", "coverage_penalty": 0}
 _FORCED = ("forced_bos_token_id", "forced_eos_token_id")
 _LENGTHS = {"max_length": "max_new_tokens", "min_length": "min_new_tokens"}
 # Settings that are not known here, with the values that change nothing.
@@ -121,8 +124,19 @@ def read_generation(folder, config: dict, settings: dict, defaults: dict) -> dic
 
 
 def write_generation(model) -> dict:
-    """Return the content of `generation_config.json` for a model of ours."""
+    """Return the content of `generation_config.json` for a model of ours.
+
+    Raises:
+        ValueError: A setting that has no place there and changes the text.
+    """
     ours = model.generation or {}
+    for name, idle in _OURS.items():
+        if ours.pop(name, idle) != idle:
+            raise _unwritten(name, model.generation[name])
+    if model.start_id is None and ours.get("forced_bos_token_id") is not None:
+        raise _unwritten("forced_bos_token_id", ours["forced_bos_token_id"])
+    if ours.get("stop_ids") == []:
+        raise _unwritten("stop_ids", [])
     values = {"eos_token_id": ours.pop("stop_ids", model.stop_id)}
     values["pad_token_id"] = model.pad_id
     if model.start_id is not None:
@@ -130,9 +144,11 @@ def write_generation(model) -> dict:
         if "max_new_tokens" in ours:
             # 'max_length' as transformers' own files have it, the start id included.
             values["max_length"] = ours.pop("max_new_tokens") + 1
-    drawn = [name for name in _DRAWN if ours.get(name) is not None]
-    # 0 and 1 are greedy here, and an error there.
-    if drawn and ours.get("temperature") != 0 and ours.get("top_k") != 1:
+    # A temperature of 0 and a top_k of 1 are greedy here, and an error there.
+    if Sampling(**{name: ours.get(name) for name in _DRAWN}).sampled:
+        if ours.get("num_beams", 1) > 1:  # it would draw beams
+            drawn = [name for name in _DRAWN if ours.get(name) is not None]
+            raise _unwritten(f"{', '.join(drawn)} and num_beams", ours["num_beams"])
         values |= {"do_sample": True, **_DRAWN, "top_k": 0}
     else:
         ours = {name: x for name, x in ours.items() if name not in _DRAWN}
@@ -177,4 +193,12 @@ def _refused(name, value, more=""):
         f"The generation config has {name}={value!r}, which generation here has not."
         f"{more} The model is not loaded, since its texts would be others. Pass "
         f"generation=False to leave these settings out, or change {FILE}."
+    )
+
+
+def _unwritten(name, value):
+    return ValueError(
+        f"`model.generation` has {name}={value!r}, which {FILE} cannot say. Nothing "
+        "was written. Set `model.generation` without it, save, and give it to the "
+        "call that writes."
     )

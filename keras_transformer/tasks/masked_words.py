@@ -12,6 +12,7 @@ from keras_transformer.tasks.word_vectors import word_pieces
 from keras_transformer.training import TokenCrossentropy, mask_tokens
 
 MASK_PIECE = "<mask>"
+ENDS = ("pad", "bos", "eos", "cls", "sep")  # what a text without a letter may have
 
 
 def fit_masked_words(
@@ -33,7 +34,8 @@ def fit_masked_words(
     Args:
         model: The model; it is compiled here, with AdamW and a learning rate that
             falls to nothing along a line.
-        tokenizer: Its tokenizer, with a piece `<mask>`:
+        tokenizer: Its tokenizer, with a `mask_id`, as BERT's has it, or with a piece
+            `<mask>`:
             `SentencePieceTokenizer.train(..., user_defined_symbols=["<mask>"])`.
         texts: The texts. What is longer than the model's positions is cut off; texts
             without a letter are left out.
@@ -54,7 +56,8 @@ def fit_masked_words(
 
     Raises:
         TypeError: A text that is no string.
-        ValueError: No texts, a tokenizer without `<mask>`, and as `mask_tokens`.
+        ValueError: No texts, a text of nothing but unknown pieces, a tokenizer without
+            a mask, a rate out of range.
 
     Example:
 
@@ -64,6 +67,8 @@ def fit_masked_words(
     """
     epochs = check_integer("epochs", epochs)
     check_number("learning_rate", learning_rate, above=0)
+    check_number("rate", rate, above=0, at_most=1)
+    check_number("span_rate", span_rate, above=0, at_most=1)
     texts, _ = check_texts(texts)
     spans = [None] * len(texts) if spans is None else list(spans)
     if len(spans) != len(texts):
@@ -71,34 +76,36 @@ def fit_masked_words(
             "`spans` must have a span or None for each text. Received: "
             f"{len(texts)} texts, {len(spans)} spans."
         )
+    mask_id = _mask_id(tokenizer)
+    empty = {getattr(tokenizer, f"{role}_id", None) for role in ENDS}
+    special = {*empty, tokenizer.unk_id}
     rows, rates = [], []
-    for text, span, row in zip(texts, spans, tokenizer.encode(texts), strict=True):
+    encoded = tokenizer.encode(texts)
+    for index, (text, span, row) in enumerate(zip(texts, spans, encoded, strict=True)):
         rates_of_row = np.full(len(row), rate)
         if span is not None:
             rates_of_row[word_pieces(tokenizer, text, span)] = span_rate
         row, rates_of_row = (
             part[: model.position_limit] for part in (row, rates_of_row)
         )
-        if row:
+        if set(row) - empty:
+            if not set(row) - special - {mask_id}:
+                raise ValueError(
+                    f"Text {index} of `texts` has no piece that may be hidden, only "
+                    f"unknown ones: {text!r}. Leave it out."
+                )
             rows.append(row)
             rates.append(rates_of_row)
     if not rows:
         raise ValueError("`texts` must have at least one text with a letter.")
-    mask_id = tokenizer.piece_to_id(MASK_PIECE)
-    if tokenizer.id_to_piece(mask_id) != MASK_PIECE:
-        raise ValueError(
-            f"The tokenizer has no piece {MASK_PIECE!r}. Train it with "
-            f"user_defined_symbols=[{MASK_PIECE!r}]."
-        )
-    special = (tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id)
     history = keras.callbacks.History()
     for epoch in range(epochs):
         inputs, labels, weights = mask_tokens(
             rows,
             mask_id,
             tokenizer.vocabulary_size,
-            special_ids=special,
-            rate=rates,
+            unselectable_token_ids=special,
+            mask_selection_rate=rates,
             seed=seed * epochs + epoch,
         )
         places = [np.flatnonzero(weight) for weight in weights]
@@ -118,7 +125,20 @@ def fit_masked_words(
             callbacks=[history],
             verbose=verbose,
         )
+    history.epoch = list(range(epochs))  # each `fit` begins it anew
     return history
+
+
+def _mask_id(tokenizer):
+    if getattr(tokenizer, "mask_id", None) is not None:
+        return tokenizer.mask_id
+    id = tokenizer.piece_to_id(MASK_PIECE)
+    if id is None or tokenizer.id_to_piece(id) != MASK_PIECE:
+        raise ValueError(
+            f"The tokenizer has no piece {MASK_PIECE!r}. Train it with "
+            f"user_defined_symbols=[{MASK_PIECE!r}]."
+        )
+    return id
 
 
 def _compile(model, learning_rate, steps):

@@ -51,9 +51,17 @@ def load_task(task_class, folder) -> tuple[dict, keras.Model, dict]:
         The settings; the model; name -> tokenizer.
 
     Raises:
-        ValueError: The folder is no saved task of the class, or is cut short.
+        ValueError: The folder is no saved task of the class, is cut short, or was
+            written by a version that kept tokenizers otherwise.
     """
     settings, folder = read_folder(folder, task_class.__name__), Path(folder)
+    if "tokenizers" not in settings:
+        raise ValueError(
+            f"{str(folder)!r} was saved by an earlier version, which did not note the "
+            "kind of its tokenizers. Train the task again, or load it with that "
+            f"version and make a {task_class.__name__} of its parts here, and save it "
+            "with this version."
+        )
     parts = {
         name: _read(folder, name, kind, settings["files"])
         for name, kind in settings["tokenizers"].items()

@@ -218,7 +218,8 @@ class Translator:
     ) -> list:
         """Translate sentences.
 
-        An empty sentence gives an empty translation. One of more than `max_length`
+        An empty sentence gives an empty translation, and so does one for which every
+        token is forbidden. One of more than `max_length`
         tokens is cut off. A sentence gets the same translation alone and among
         others.
 
@@ -264,8 +265,8 @@ class Translator:
                 results[filled[row]] = [
                     Translation(self._decode(tokens), score)
                     for tokens, score in hypotheses[: n_best or 1]
-                ]
-            best = [hypotheses[0].token_ids for hypotheses in found[: len(rows)]]
+                ] or results[filled[row]]  # every token was forbidden
+            best = [row[0].token_ids if row else [] for row in found[: len(rows)]]
             reading.read(batch[: len(rows)], best, [filled[row] for row in rows])
             progress.add(len(rows))
         reading.finish(len(texts))

@@ -60,17 +60,22 @@ def best_threshold(values, same) -> tuple[float, float]:
         same: Truth values (pairs,).
 
     Returns:
-        The threshold, in the middle between two values, and its accuracy.
+        The threshold, in the middle between two values, and its accuracy. It is a
+        float64: float32 values are to be compared as float64 too.
     """
     order = np.argsort(values, kind="stable")
-    values, same = np.asarray(values)[order], np.asarray(same, bool)[order]
+    values = np.asarray(values, "float64")[order]
+    same = np.asarray(same, bool)[order]
     # The first k are called different, the others the same.
     right = np.concatenate([[0], np.cumsum(~same)])
     right = right + same.sum() - np.concatenate([[0], np.cumsum(same)])
     edges = np.concatenate([[values[0] - 1], values, [values[-1] + 1]])
     cuts = edges[:-1] < edges[1:]  # none between two that are equal
     best = int(np.argmax(np.where(cuts, right, -1)))
-    return float(edges[best] + edges[best + 1]) / 2, float(right[best] / len(same))
+    low, high = map(float, edges[best : best + 2])
+    middle = (low + high) / 2
+    threshold = middle if low < middle else high  # of neighbours it is one of them
+    return threshold, float(right[best] / len(same))
 
 
 def _cosines(encode, pairs):
@@ -79,4 +84,4 @@ def _cosines(encode, pairs):
         for side in ("first", "second")
     )
     first, second = sides
-    return (first * second).sum(axis=-1)
+    return (first * second).sum(axis=-1).astype("float64")  # as the threshold

@@ -27,7 +27,7 @@ class WordSenses:
         words: The word of each sentence, at the beginning of one of its tokens; the
             first such token counts.
         senses: The sense of each, a string or an integer.
-        neighbours: Number k of sentences that vote; of equal votes the nearest's
+        num_neighbors: Number k of sentences that vote; of equal votes the nearest's
             counts.
 
     Raises:
@@ -51,10 +51,10 @@ class WordSenses:
         words: Sequence[str],
         senses: Sequence,
         *,
-        neighbours: int = 5,
+        num_neighbors: int = 5,
     ):
         self.encode = encode
-        self.neighbours = check_integer("neighbours", neighbours)
+        self.num_neighbors = check_integer("num_neighbors", num_neighbors)
         texts, senses = check_texts(texts, senses)
         self.known = pd.DataFrame(
             {"word": _words(texts, words), "sense": senses, "sentence": texts}
@@ -137,7 +137,7 @@ class WordSenses:
                 f"{', '.join(self._rows)}."
             )
         cosines = self._centred(vectors, word) @ self._vectors[word].T
-        order = np.argsort(-cosines, axis=1, kind="stable")[:, : self.neighbours]
+        order = np.argsort(-cosines, axis=1, kind="stable")[:, : self.num_neighbors]
         return self._rows[word][order], np.take_along_axis(cosines, order, axis=1)
 
     def _centred(self, vectors, word):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from keras import ops
 
+from keras_transformer.ops.backend import without_gradients
 from keras_transformer.tasks.length_batches import length_batches
 from keras_transformer.tasks.texts import check_texts
 
@@ -129,13 +130,14 @@ def word_vectors(
     pairs = zip(texts, spans, strict=True)
     places = [word_pieces(tokenizer, text, span) for text, span in pairs]
     rows = tokenizer.encode(texts)
+    encode = without_gradients(model.encode)
     vectors = np.zeros((len(texts), model.embed_dim), "float32")
     for length, numbers, batch in length_batches(rows, batch_size):
         counts = np.array([len(row) for row in batch])
         limit = max(model.position_limit or length, counts.max())
         ids = tokenizer.pad(batch, min(length, limit))
         mask = np.arange(ids.shape[1]) < counts[:, None]
-        outputs = model.encode({"token_ids": ids, "padding_mask": mask})
+        outputs = encode({"token_ids": ids, "padding_mask": mask})
         outputs = ops.convert_to_numpy(ops.cast(outputs, "float32"))
         for number, output in zip(numbers, outputs, strict=False):
             vectors[number] = output[places[number]].mean(axis=0)

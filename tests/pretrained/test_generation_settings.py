@@ -196,3 +196,39 @@ def test_a_models_own_settings_are_checked_and_saved(tmp_path):
     assert again.generation == {"stop_ids": [3, 4], "top_k": 5}
     with pytest.raises(ValueError, match="`suppress_tokens` holds the id 20"):
         generate(model, [[1]], suppress_tokens=[20])
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (dict(length_normalization="gnmt"), "length_normalization='gnmt'"),
+        (dict(coverage_penalty=0.2), "coverage_penalty=0.2"),
+        (dict(num_beams=3, temperature=0.8), "temperature and num_beams=3"),
+        (dict(forced_bos_token_id=3), "forced_bos_token_id=3"),
+        (dict(stop_ids=[]), r"stop_ids=\[\]"),
+    ],
+)
+def test_what_transformers_has_not_is_not_saved(settings, message, tmp_path):
+    make("gpt2").save_pretrained(tmp_path / "theirs")
+    model, _ = from_pretrained(tmp_path / "theirs", tokenizer=False)
+    model.generation = settings
+    with pytest.raises(ValueError, match=f"{message}.*Nothing was written"):
+        save_pretrained(model, None, tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        dict(num_beams=2, length_normalization="length", coverage_penalty=0.0),
+        dict(num_beams=3, temperature=0.0),
+        dict(num_beams=2, top_k=0),
+    ],
+)
+def test_settings_that_change_nothing_are_left_out(settings, tmp_path):
+    make("gpt2").save_pretrained(tmp_path / "theirs")
+    model, _ = from_pretrained(tmp_path / "theirs", tokenizer=False)
+    model.generation = settings
+    save_pretrained(model, None, tmp_path / "ours")
+    again, _ = from_pretrained(tmp_path / "ours", tokenizer=False)
+    assert again.generation == {"num_beams": settings["num_beams"]}

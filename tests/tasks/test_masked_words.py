@@ -9,9 +9,11 @@ from keras_transformer.tasks import (
     ContextWords,
     embedding_vectors,
     fit_masked_words,
+    masked_words,
     word_spans,
 )
 from keras_transformer.tokenizers import SentencePieceTokenizer
+from keras_transformer.training import mask_tokens
 
 SENTENCE = "배 타고 배 먹으니 배 아프다"
 TEXTS = ["배를 타고 섬에 갔다", "배를 깎아 먹었다", "배가 고프다"]
@@ -45,6 +47,7 @@ def test_masked_words_are_learned_and_equal_seeds_learn_the_same(tokenizer):
             verbose=0,
         )
         losses.append(history.history["loss"])
+        assert history.epoch == list(range(6))
     assert len(losses[0]) == 6 and losses[0][-1] < 0.8 * losses[0][0]
     np.testing.assert_allclose(*losses, rtol=1e-3)
 
@@ -59,9 +62,47 @@ def test_no_texts_and_a_tokenizer_without_a_mask_are_refused(tokenizer):
         fit_masked_words(model, tokenizer, TEXTS, spans=[None])
     with pytest.raises(ValueError, match="A span must hold letters"):
         fit_masked_words(model, tokenizer, TEXTS, spans=[None, None, (0, 99)])
+    for name in ("rate", "span_rate"):
+        with pytest.raises(ValueError, match=f"`{name}` must be a finite number"):
+            fit_masked_words(model, tokenizer, TEXTS, **{name: 1.5})
     plain = SentencePieceTokenizer.train(TEXTS, 60)
     with pytest.raises(ValueError, match="user_defined_symbols"):
         fit_masked_words(model, plain, TEXTS)
+
+
+class Bert:
+    """Letters as pieces, between the ids 1 and 2; 3 is unknown, 4 the mask."""
+
+    letters = "".join(sorted(set("".join(TEXTS))))
+    pad_id, cls_id, sep_id, unk_id, mask_id = range(5)
+    bos_id = eos_id = None
+    vocabulary_size = 5 + len(letters)
+
+    def encode(self, texts):
+        return [[1, *map(self._id, text), 2] for text in texts]
+
+    def _id(self, letter):
+        return 5 + self.letters.index(letter) if letter in self.letters else 3
+
+
+def test_a_tokenizer_may_name_its_mask_and_its_ends_are_not_asked_for(monkeypatch):
+    asked = []
+
+    def note(rows, mask_token_id, *args, **settings):
+        found = mask_tokens(rows, mask_token_id, *args, **settings)
+        asked.append((mask_token_id, *found))
+        return found
+
+    monkeypatch.setattr(masked_words, "mask_tokens", note)
+    model, settings = small(Bert()), dict(epochs=1, rate=1.0, verbose=0)
+    fit_masked_words(model, Bert(), ["", TEXTS[2]], **settings)
+    ((mask, _, (label,), (weight,)),) = asked
+    assert mask == 4 and label[0] == 1 and label[-1] == 2
+    np.testing.assert_array_equal(weight, [0, *[1] * (len(label) - 2), 0])
+    with pytest.raises(ValueError, match="at least one text"):
+        fit_masked_words(model, Bert(), ["", ""])
+    with pytest.raises(ValueError, match="Text 2 of `texts` has no piece.*'xyz'"):
+        fit_masked_words(model, Bert(), ["", TEXTS[0], "xyz"])
 
 
 def test_the_token_table_has_one_vector_for_all_senses(tokenizer):

@@ -1,5 +1,7 @@
 """A task saved with any of the package's tokenizers is the same when loaded."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -151,6 +153,19 @@ def test_a_text_begins_as_the_template_has_it_unless_told_otherwise():
         model = kt.LanguageModel(size, **SIZES, **ids(tokenizer))
         assert kt.TextGenerator(model, tokenizer).add_bos is expected
         assert kt.TextGenerator(model, tokenizer, add_bos=False).add_bos is False
+
+
+def test_a_task_of_an_earlier_version_is_named(tmp_path):
+    tokenizer = sentencepiece()
+    model = kt.LanguageModel(tokenizer.vocabulary_size, **SIZES, **ids(tokenizer))
+    model.build()
+    kt.TextGenerator(model, tokenizer).save(tmp_path / "task")
+    path = tmp_path / "task" / "task.json"
+    settings = json.loads(path.read_text("utf-8"))
+    del settings["tokenizers"]
+    path.write_text(json.dumps(settings), "utf-8")
+    with pytest.raises(ValueError, match="task' was saved by an earlier version"):
+        kt.TextGenerator.load(tmp_path / "task")
 
 
 def test_a_tokenizer_of_an_unknown_class_is_refused(tmp_path):

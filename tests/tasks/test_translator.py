@@ -58,6 +58,15 @@ def test_a_sentence_gets_the_same_alone_and_among_others(translator):
     assert translator.translate([]) == [] and translator.translate([""]) == [""]
 
 
+def test_where_every_token_is_forbidden_the_translation_is_empty():
+    translator = small()
+    never = list(range(translator.target_tokenizer.vocabulary_size))
+    settings = dict(num_beams=2, suppress_tokens=never)
+    assert translator.translate(["하나 둘", ""], **settings) == ["", ""]
+    (found, _) = translator.translate(["하나 둘", ""], n_best=2, **settings)
+    assert found == [("", 0.0)]
+
+
 def test_the_best_come_first(translator):
     ((first, second, third),) = translator.translate(["셋 둘"], 3, n_best=3)
     assert first.text == "two three"

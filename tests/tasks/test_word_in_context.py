@@ -37,10 +37,21 @@ def test_the_word_is_found_in_brackets_or_else_where_it_comes_first(tmp_path):
     assert found == [0, 4, 1, 2, 5, 0]
 
 
+def test_other_brackets_than_the_words_are_passed_over(tmp_path):
+    row = "1\t배\t[속보] 그는 [배]를 탔다\t담배[1] 그 [배를] 탔다\tTrue\r\n"
+    (pair,) = read_word_in_context(write(tmp_path, row)).to_dict("records")
+    assert pair["first"] == "속보 그는 배를 탔다" and pair["first_span"] == (6, 7)
+    assert pair["second"] == "담배1 그 배를 탔다" and pair["second_span"] == (6, 8)
+    row = "1\t주류\t[술집]에서 주류를 판다\t]주류[\tTrue\r\n"
+    (pair,) = read_word_in_context(write(tmp_path, row)).to_dict("records")
+    assert pair["first_span"] == (5, 7) and pair["second_span"] == (0, 2)
+
+
 def test_what_is_no_pair_is_refused_with_its_line(tmp_path):
     for row, message in (
         ("1\t배\t[배]\t[배]\tmaybe\r\n", "line 2: ANSWER must be True or False"),
         ("1\t배\t[배]\t눈\tTrue\r\n", "line 2: no '배' in '눈'"),
+        ("1\t배\t[배]\t큰 [눈]\tTrue\r\n", r"line 2: no '배' in '큰 \[눈\]'"),
     ):
         with pytest.raises(ValueError, match=message):
             read_word_in_context(write(tmp_path, row))
@@ -55,6 +66,29 @@ def test_the_threshold_is_the_best_of_all():
         assert np.mean((values >= threshold) == same) == accuracy
         tried = [np.mean((values >= t) == same) for t in np.arange(-0.1, 1.3, 0.2)]
         assert accuracy == pytest.approx(max(tried))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_threshold_parts_values_that_are_next_to_each_other(dtype):
+    for low in np.linspace(0.5, 0.9, 20).astype(dtype):
+        values = np.array([low, np.nextafter(low, low + 1)])
+        threshold, accuracy = best_threshold(values, [False, True])
+        assert accuracy == 1.0
+        assert float(values[0]) < threshold <= float(values[1])
+
+
+def test_cosines_next_to_each_other_are_told_apart_on_the_same_pairs(tmp_path):
+    pairs = read_word_in_context(write(tmp_path))[:2].assign(same=[False, True])
+    for low in np.linspace(0.5, 0.9, 20).astype("float32"):
+        near = np.array([low, np.nextafter(low, low + 1)], "float32")
+
+        def encode(texts, spans, near=near):
+            if texts == pairs["first"].tolist():
+                return np.array([[1, 0]] * 2, "float32")
+            return np.stack([near, np.sqrt(1 - near**2)], axis=1)
+
+        measured = word_in_context(encode, pairs, pairs)
+        assert measured["accuracy"] == measured["chosen"]
 
 
 def test_the_cosine_is_measured_against_a_threshold_of_other_pairs(tmp_path):
