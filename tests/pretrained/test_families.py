@@ -266,6 +266,7 @@ def test_sharded_files_are_read(tmp_path):
     assert_close(sharded.get_weights(), single.get_weights(), atol=0)
 
 
+@pytest.mark.slow
 def test_a_loaded_encoder_is_trained_saved_and_quantized(tmp_path):
     _, ours = load("bert", tmp_path)
     ours.encoder.blocks[0].self_attention.query.enable_lora(2)

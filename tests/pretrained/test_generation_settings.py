@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tiny_checkpoints import inputs, make
 
+from cases.examples import quick
 from keras_transformer import beam_search, generate
 from keras_transformer.models import LanguageModel
 from keras_transformer.pretrained import from_pretrained, save_pretrained
@@ -90,7 +91,7 @@ def same(ours, theirs, stops):
     return list(map(cut, ours)) == list(map(cut, theirs))
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", quick(SETTINGS, list(SETTINGS)[:3]))
 def test_generation_is_that_of_transformers_with_its_generation_config(name, tmp_path):
     key, settings = SETTINGS[name]
     theirs = write(name, tmp_path / "theirs")

@@ -34,6 +34,7 @@ def small(tokenizer):
     )
 
 
+@pytest.mark.slow
 def test_masked_words_are_learned_and_equal_seeds_learn_the_same(tokenizer):
     losses = []
     for _ in range(2):

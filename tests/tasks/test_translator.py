@@ -237,6 +237,7 @@ def test_bad_pairs_are_named(pairs, error, message):
         Translator.from_pairs(pairs)
 
 
+@pytest.mark.slow
 def test_odd_pairs_are_trained_on_and_odd_sentences_translated():
     """Empty sides, characters that the tokenizer does not know, a very long row."""
     translator = small()
@@ -267,6 +268,7 @@ def test_long_sentences_are_cut_and_learned_positions_hold():
         translator.translate(["하나", None])
 
 
+@pytest.mark.slow
 def test_translating_fills_a_record(translator):
     texts = ["하나 둘", " ", "셋"]
     expected = translator.translate(texts)
