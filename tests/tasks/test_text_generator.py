@@ -186,6 +186,7 @@ def test_a_new_process_loads_what_was_saved(generator, tmp_path):
         TextGenerator.load(folder)
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_ends_like_a_whole_one_with_samples(tmp_path, capsys):
     class Interrupt(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):

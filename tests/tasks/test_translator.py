@@ -4,7 +4,6 @@ import pandas as pd
 import pytest
 
 import keras_transformer as kt
-from cases.examples import quick
 from keras_transformer import Translator
 from keras_transformer.models import Seq2SeqTransformer
 from keras_transformer.tasks.training import batch_tokens
@@ -122,7 +121,8 @@ def test_saved_and_loaded_it_translates_alike(translator, tmp_path):
         Translator.load(folder)
 
 
-@pytest.mark.parametrize("recipe", quick(["2014", "2015", "luong"], ["2015"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["2014", "2015", "luong"])
 def test_the_recurrent_recipes_learn_too(recipe, tmp_path):
     keras.utils.set_random_seed(0)
     translator = Translator.from_pairs(
@@ -144,6 +144,7 @@ def test_the_recurrent_recipes_learn_too(recipe, tmp_path):
         assert list(alignment.table().index) == alignment.target_tokens
 
 
+@pytest.mark.slow
 def test_two_vocabularies_are_kept_apart(tmp_path):
     translator = small(share_vocabulary=False)
     assert translator.source_tokenizer is not translator.target_tokenizer
