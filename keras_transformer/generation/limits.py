@@ -90,8 +90,8 @@ class Limits:
                 f"`{caller}` has no setting {', '.join(map(repr, unknown))}. It has: "
                 f"{', '.join(known)}."
             )
-        own = getattr(model, "generation", None) or {}
-        own = {name: value for name, value in own.items() if name in known}
+        own = own_settings(model).items()
+        own = {name: value for name, value in own if name in known}
         return cls(**{**own, **settings})
 
     @property
@@ -142,3 +142,8 @@ class Limits:
         if self.renormalize_logits:
             logits = ops.log_softmax(logits, axis=-1)
         return logits
+
+
+def own_settings(model) -> dict:
+    """Return the settings that a model brings along, none if it has none."""
+    return getattr(model, "generation", None) or {}

@@ -227,7 +227,7 @@ class _TracedStep:
         if shapes not in self._candidates:
             self._candidates[shapes] = _trace(self.function, copies)
             return results
-        candidate = self._candidates[shapes]
+        candidate = self._candidates.pop(shapes)
         theirs = candidate and candidate(keras.tree.flatten(copies))
         if candidate and _alike(theirs, results):
             self._traces[shapes] = candidate
@@ -245,40 +245,36 @@ def _trace(function, args):
     def flat(*tensors):
         nonlocal structure
         given = iter(tensors)
-        filled = [next(given) if _is_tensor(leaf) else leaf for leaf in leaves]
+        filled = [next(given) if ops.is_tensor(leaf) else leaf for leaf in leaves]
         results = function(*keras.tree.pack_sequence_as(args, filled))
         structure = keras.tree.map_structure(lambda _: None, results)
         return keras.tree.flatten(results)
 
     try:
-        graph = make_fx(flat)(*filter(_is_tensor, leaves))
-    except RuntimeError:
+        graph = make_fx(flat)(*filter(ops.is_tensor, leaves))
+    except Exception:  # of many kinds; the function itself has just run without
         return None
     graph.graph.eliminate_dead_code()
     graph.recompile()
 
     def run(leaves):
-        results = graph.forward(*filter(_is_tensor, leaves))
+        results = graph.forward(*filter(ops.is_tensor, leaves))
         return keras.tree.pack_sequence_as(structure, results)
 
     return run
 
 
-def _is_tensor(leaf):
-    return ops.is_tensor(leaf)
-
-
 def _shape(leaf):
-    return (leaf.shape, leaf.dtype, leaf.device) if _is_tensor(leaf) else leaf
+    return (leaf.shape, leaf.dtype, leaf.device) if ops.is_tensor(leaf) else leaf
 
 
 def _copy(leaf):
-    return leaf.clone() if _is_tensor(leaf) else leaf
+    return leaf.clone() if ops.is_tensor(leaf) else leaf
 
 
 def _alike(ours, theirs):
     def same(one, other):
-        if not _is_tensor(one):
+        if not ops.is_tensor(one):
             return one == other
         return bool(one.double().allclose(other.double(), equal_nan=True))
 

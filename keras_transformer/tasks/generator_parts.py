@@ -4,6 +4,7 @@ import warnings
 
 from keras import ops
 
+from keras_transformer.generation.limits import own_settings
 from keras_transformer.ops.checks import check_integer
 
 
@@ -31,7 +32,7 @@ def check_parts(model, tokenizer, *, max_length: int | None, add_bos: bool) -> i
             f"The tokenizer has {size} ids, but the model only "
             f"{model.vocabulary_size}. Use the tokenizer that it was built for."
         )
-    own = getattr(model, "generation", None) or {}
+    own = own_settings(model)
     stops = own.get("stop_ids", model.stop_id)
     if tokenizer.eos_id not in (stops if isinstance(stops, list) else [stops]):
         raise ValueError(

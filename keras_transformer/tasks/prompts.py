@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from keras_transformer.generation.limits import own_settings
 from keras_transformer.generation.sampling import Sampling
 from keras_transformer.ops.checks import check_integer
 from keras_transformer.tasks.encoding import encode_bare
@@ -23,7 +24,7 @@ def read_prompts(model, tokenizer, prompts, *, add_bos: bool, max_new_tokens):
         check_integer("max_new_tokens", max_new_tokens, 0)
     rows = encode_bare(tokenizer, prompts, add_bos=add_bos)
     limit, counts = model.position_limit, []
-    own = getattr(model, "generation", None) or {}
+    own = own_settings(model)
     wanted = own.get("max_new_tokens", NEW_TOKENS)
     for index, row in enumerate(rows):
         if not row:

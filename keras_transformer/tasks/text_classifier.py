@@ -14,9 +14,9 @@ from keras_transformer.models import (
 )
 from keras_transformer.ops.checks import check_choice
 from keras_transformer.tasks.explanation import Explanation
+from keras_transformer.tasks.fitting import fit_model
 from keras_transformer.tasks.saving import load_task, save_task
 from keras_transformer.tasks.texts import check_texts, hold_back, plain
-from keras_transformer.tasks.training import fit_model
 from keras_transformer.tokenizers import HuggingFaceTokenizer, SentencePieceTokenizer
 from keras_transformer.visualization import record_attention
 

@@ -13,6 +13,7 @@ from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tasks.continuation import continue_text
 from keras_transformer.tasks.encoding import begins_with_bos, encode_bare
 from keras_transformer.tasks.explanation import Explanation, explain_next
+from keras_transformer.tasks.fitting import compile_for_tokens, fit_model
 from keras_transformer.tasks.generation_recipes import RECIPES
 from keras_transformer.tasks.generator_parts import (
     check_parts,
@@ -27,7 +28,6 @@ from keras_transformer.tasks.prompts import (
 )
 from keras_transformer.tasks.saving import load_task, save_task
 from keras_transformer.tasks.texts import check_texts, hold_back_texts
-from keras_transformer.tasks.training import compile_for_tokens, fit_model
 from keras_transformer.tasks.windows import make_windows, text_losses
 from keras_transformer.tasks.write_samples import WriteSamples
 from keras_transformer.tokenizers import HuggingFaceTokenizer, SentencePieceTokenizer

@@ -7,18 +7,19 @@ import numpy as np
 
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.generation import beam_search
+from keras_transformer.generation.limits import own_settings
 from keras_transformer.generation.rereading import Rereading
 from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tasks.alignment import Alignment, Translation
 from keras_transformer.tasks.encoding import encode_bare, encode_source
-from keras_transformer.tasks.length_batches import length_batches
-from keras_transformer.tasks.saving import load_task, save_task
-from keras_transformer.tasks.texts import check_pairs, check_texts, hold_back_pairs
-from keras_transformer.tasks.training import (
+from keras_transformer.tasks.fitting import (
     batch_tokens,
     compile_for_tokens,
     fit_model,
 )
+from keras_transformer.tasks.length_batches import length_batches
+from keras_transformer.tasks.saving import load_task, save_task
+from keras_transformer.tasks.texts import check_pairs, check_texts, hold_back_pairs
 from keras_transformer.tasks.translation_recipes import RECIPES
 from keras_transformer.tasks.translation_scores import (
     translation_metrics,
@@ -246,7 +247,7 @@ class Translator:
                 its index; a record of another model, a used one, or nothing to record.
         """
         texts, _ = check_texts(texts)
-        own = getattr(self.model, "generation", None) or {}
+        own = own_settings(self.model)
         num_beams = own.get("num_beams", 4) if num_beams is None else num_beams
         check_integer("num_beams", num_beams)
         check_integer("n_best", n_best, 1, num_beams, optional=True)

@@ -47,18 +47,15 @@ def search(model, ids: np.ndarray, num_beams: int, new_tokens: int, threads: int
         converted(model, folder)
         settings = dict(device="cpu", compute_type="float32", intra_threads=threads)
         if model.config.is_encoder_decoder:
-            translator = ctranslate2.Translator(folder, **settings)
-            return lambda: translator.translate_batch(
-                names(ids),
-                beam_size=num_beams,
-                min_decoding_length=new_tokens,
-                max_decoding_length=new_tokens,
+            run = ctranslate2.Translator(folder, **settings).translate_batch
+            limits = dict(
+                min_decoding_length=new_tokens, max_decoding_length=new_tokens
             )
-        generator = ctranslate2.Generator(folder, **settings)
-        return lambda: generator.generate_batch(
-            names(ids),
-            beam_size=num_beams,
-            min_length=new_tokens,
-            max_length=new_tokens,
-            include_prompt_in_result=False,
-        )
+        else:
+            run = ctranslate2.Generator(folder, **settings).generate_batch
+            limits = dict(
+                min_length=new_tokens,
+                max_length=new_tokens,
+                include_prompt_in_result=False,
+            )
+        return lambda: run(names(ids), beam_size=num_beams, **limits)

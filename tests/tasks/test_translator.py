@@ -6,7 +6,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer import Translator
 from keras_transformer.models import Seq2SeqTransformer
-from keras_transformer.tasks.training import batch_tokens
+from keras_transformer.tasks.fitting import batch_tokens
 from keras_transformer.tasks.translation_recipes import RECIPES
 from keras_transformer.tokenizers import SentencePieceTokenizer
 
