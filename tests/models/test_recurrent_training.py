@@ -82,7 +82,8 @@ print(float(model.train_on_batch(pair(), TARGETS)))
 """
 
 
-@pytest.mark.parametrize("variant", quick(KINDS, ["2015"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", KINDS)
 def test_a_new_process_loads_it_and_trains_on(variant, tmp_path, monkeypatch):
     tests = Path(__file__).resolve().parents[1]
     monkeypatch.setenv("PYTHONPATH", str(tests))
@@ -99,6 +100,7 @@ def test_a_new_process_loads_it_and_trains_on(variant, tmp_path, monkeypatch):
     assert abs(float(printed[2]) - loss) < 1e-5
 
 
+@pytest.mark.slow
 def test_a_quantized_model_comes_back_from_a_file(tmp_path):
     model = make("2014-deep")
     plain = array(model(pair()))
@@ -110,7 +112,9 @@ def test_a_quantized_model_comes_back_from_a_file(tmp_path):
     assert_close(loaded(pair()), quantized)
 
 
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "float64"])
+@pytest.mark.parametrize(
+    "policy", quick(["mixed_float16", "mixed_bfloat16", "float64"], ["mixed_float16"])
+)
 @pytest.mark.parametrize("variant", quick(KINDS, ["2015"]))
 def test_every_policy_gives_full_logits_and_trains(variant, policy):
     if policy == "float64" and keras.backend.backend() == "jax":

@@ -95,7 +95,7 @@ def _symbolic(inputs):
     }
 
 
-@pytest.mark.parametrize("name", quick(EXAMPLES, CORE))
+@pytest.mark.parametrize("name", quick(EXAMPLES, CORE[:2]))
 def test_a_saved_model_gives_the_same_numbers(name, tmp_path):
     model, inputs = example(name)
     model.save(tmp_path / "model.keras")
@@ -147,7 +147,8 @@ def test_training_lowers_the_loss(name):
     assert min(losses[-3:]) < 0.9 * losses[0]
 
 
-@pytest.mark.parametrize("name", quick(CORE, CORE[1:2]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CORE)
 def test_a_quantized_model_is_saved_and_loaded(name, tmp_path):
     model, inputs = example(name)
     exact = arrays(model(inputs))[0]

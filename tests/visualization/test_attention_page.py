@@ -3,6 +3,7 @@
 import os
 import shutil
 
+import keras
 import numpy as np
 import pytest
 
@@ -12,7 +13,13 @@ playwright = pytest.importorskip("playwright.sync_api")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+pytestmark = [
+    pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed"),
+    pytest.mark.skipif(
+        keras.backend.backend() != "tensorflow",
+        reason="the pages are made of NumPy arrays: they are used once, not thrice",
+    ),
+]
 
 SOURCE = ["[CLS]", "나는", "밥을", "먹었다", "<script>window.hacked = true</script>"]
 TARGET = ["<s>", "I", "ate", "</script><img src=x onerror='window.hacked=true'>"]
