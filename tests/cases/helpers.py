@@ -8,6 +8,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import pytest
 from keras import ops
 
 import keras_transformer
@@ -50,6 +51,14 @@ def run(model, method, *tensors, **settings):
     if keras.backend.backend() == "jax":
         function = compiled(function, model, ("run", method, *settings.items()))
     return function(*tensors)
+
+
+def slow_on_jax(test):
+    """Mark a test of many uncompiled steps as slow there.
+
+    Called as they are, JAX compiles each of a model's small operations on its own.
+    """
+    return pytest.mark.slow(test) if keras.backend.backend() == "jax" else test
 
 
 def randomize(layer, seed=0):

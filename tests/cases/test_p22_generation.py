@@ -23,7 +23,7 @@ from models.recurrent_examples import make as recurrent
 from stub_models import Recomputed, log_softmax
 
 from .examples import quick
-from .helpers import array
+from .helpers import array, slow_on_jax
 
 KINDS = [
     *[("language", position) for position in LANGUAGE_MODELS],
@@ -78,6 +78,7 @@ def assert_alike(ours, theirs):
         np.testing.assert_allclose(one, other, atol=1e-4)
 
 
+@slow_on_jax
 @pytest.mark.parametrize(("kind", "position"), quick(KINDS, QUICK))
 def test_texts_with_a_cache_are_those_without(kind, position):
     model = make(kind, position)

@@ -7,7 +7,7 @@ from keras import ops
 
 import keras_transformer as kt
 from cases.examples import quick
-from cases.helpers import assert_close
+from cases.helpers import assert_close, slow_on_jax
 from keras_transformer.generation.rereading import Rereading
 from keras_transformer.ops.attention import is_recording
 from keras_transformer.visualization.view_data import view_data
@@ -62,6 +62,7 @@ def assert_as_teacher_forced(record, model, inputs, written):
             assert (len(queries), len(keys)) == (rows, columns)
 
 
+@slow_on_jax
 @pytest.mark.parametrize(
     "position", quick(["learned", "rotary", "window"], ["learned"])
 )
@@ -146,6 +147,7 @@ def test_a_text_that_ends_earlier_has_fewer_rows():
     assert_as_teacher_forced(record, model, PROMPTS, written)
 
 
+@slow_on_jax
 @pytest.mark.parametrize(
     "settings",
     quick([dict(top_k=3, seed=1), dict(jit_compile=False)], [dict(top_k=3, seed=1)]),
@@ -171,6 +173,7 @@ def read_apart(model):
     return record, inputs, written
 
 
+@slow_on_jax
 @pytest.mark.parametrize(
     "make",
     [
@@ -214,6 +217,7 @@ class SharedAttention(Stub):
         return self.attention(x, state)[:, 0], state
 
 
+@slow_on_jax
 def test_two_uses_of_one_layer_are_told_apart_at_any_length():
     record, inputs, written = read_apart(SharedAttention())
     (path,) = record
@@ -240,6 +244,7 @@ def test_calls_of_a_layer_with_the_same_tokens_have_one_pair():
     assert record.tokens == [{}]
 
 
+@slow_on_jax
 @pytest.mark.filterwarnings("ignore:The corpus is too small")
 def test_prompts_short_and_long_are_recorded_together():
     keras.utils.set_random_seed(0)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from word_tokenizer import WordTokenizer
 
-from cases.helpers import fresh_process
+from cases.helpers import fresh_process, slow_on_jax
 from keras_transformer import AttentionRecord, LanguageModel, TextGenerator
 from keras_transformer.generation.inputs import pad_rows
 from keras_transformer.models import Seq2SeqTransformer
@@ -288,6 +288,7 @@ def test_bad_settings_are_refused_before_any_work(generator):
         generator.stream(None)
 
 
+@slow_on_jax
 def test_writing_fills_a_record(generator):
     prompts = ["날씨가", "", "비가 온"]
     record = AttentionRecord(generator.model)
