@@ -13,7 +13,13 @@ from keras_transformer.layers.base import (
 from keras_transformer.ops import masks, positions
 from keras_transformer.ops.attention import attend
 from keras_transformer.ops.backend import static_size
-from keras_transformer.ops.cache import create_cache, next_positions, write_cache
+from keras_transformer.ops.cache import (
+    create_cache,
+    next_positions,
+    slot_mask,
+    write_keys,
+    write_tokens,
+)
 from keras_transformer.ops.checks import check_integer, check_number
 
 
@@ -232,22 +238,21 @@ class MultiHeadAttention(BaseLayer):
         if self.rotary is not None:
             queries = self.rotary(queries, places[0])
             keys = self.rotary(keys, places[1])
-        slot = 0
         if growing:
-            slot = cache["slot"]
-            cache = write_cache(cache, keys, values, positions, tokens)
+            mask = None
+            if "mask" in cache:  # else the stack masks for all of its blocks
+                cache = write_tokens(cache, positions, tokens)
+                mask = slot_mask(
+                    cache, positions, causal=use_causal_mask, window=self.sliding_window
+                )
+            cache, use_causal_mask = write_keys(cache, keys, values), False
             keys, values = _as_heads(cache)
-            mask, places[1] = masks.expand_mask(cache["mask"]), cache["positions"]
-
-        mask = masks.combine_masks(mask, masks.pair_mask(attention_mask, queries, keys))
-        if self.sliding_window is not None:
+        elif self.sliding_window is not None:
             near = masks.position_mask(
                 *places, causal=False, window=self.sliding_window
             )
             mask = masks.combine_masks(mask, near)
-        if growing and use_causal_mask:
-            past = masks.position_mask(slot + _count(queries), _count(keys))
-            mask, use_causal_mask = masks.combine_masks(mask, past), False
+        mask = masks.combine_masks(mask, masks.pair_mask(attention_mask, queries, keys))
 
         outputs, scores = attend(
             queries,

@@ -2,9 +2,15 @@
 
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer, check_plug, shifted_seed
+from keras_transformer.layers.base import (
+    BaseLayer,
+    as_integers,
+    check_plug,
+    shifted_seed,
+)
 from keras_transformer.layers.transformer_block import TransformerBlock
-from keras_transformer.ops.cache import next_positions, write_positions
+from keras_transformer.ops import masks
+from keras_transformer.ops.cache import next_positions, slot_mask, write_tokens
 from keras_transformer.ops.checks import check_integer
 
 
@@ -193,9 +199,21 @@ class TransformerStack(BaseLayer):
     ):
         mask = inputs_mask if mask is None else mask
         if cache is not None:
+            # Once for all blocks, which write their keys and values alone.
             self._check_cache(cache)
+            padding = masks.key_padding(inputs, mask=mask)
+            mask = None if padding is None else padding[:, 0, 0]
             if positions is None:
                 positions = next_positions(cache, ops.shape(inputs)[1], mask)
+            else:
+                positions = as_integers("positions", positions)
+            cache, mask = write_tokens(cache, positions, mask), None
+            attention_mask = masks.combine_masks(
+                slot_mask(
+                    cache, positions, causal=self.causal, window=self.sliding_window
+                ),
+                masks.pair_mask(attention_mask, inputs, cache["positions"]),
+            )
         position_bias = self._position_bias(inputs, positions, cache)
         x, scores, block_caches = inputs, [], []
         for index, block in enumerate(self.blocks):
@@ -222,7 +240,7 @@ class TransformerStack(BaseLayer):
         if return_attention_scores:
             extras += (scores,)
         if cache is not None:
-            extras += (_stack_cache(block_caches),)
+            extras += (_stack_cache(block_caches, cache),)
         return (x, *extras) if extras else x
 
     def create_cache(
@@ -248,7 +266,7 @@ class TransformerStack(BaseLayer):
             )
             for block in self.blocks
         ]
-        return _stack_cache(caches)
+        return _stack_cache(caches, caches[0]["self_attention"])
 
     def compute_output_shape(self, inputs_shape, encoder_outputs_shape=None):
         return tuple(inputs_shape)
@@ -267,25 +285,28 @@ class TransformerStack(BaseLayer):
             return None
         if positions is None:
             positions = ops.arange(ops.shape(inputs)[1], dtype="int32")
-        keys = positions if cache is None else write_positions(cache, positions)
+        keys = positions if cache is None else cache["positions"]
         return self.position_bias(positions, keys)
 
 
-def _stack_cache(block_caches):
+def _stack_cache(block_caches, common):
     """Keep once what the caches of all blocks have in common."""
-    common = {key: block_caches[-1]["self_attention"][key] for key in _COMMON}
     blocks = []
     for cache in block_caches:
-        own = cache["self_attention"]
-        own = {key: value for key, value in own.items() if key not in _COMMON}
-        blocks.append({**cache, "self_attention": own})
-    return {**common, "blocks": blocks}
+        keys = {name: cache["self_attention"][name] for name in ("key", "value")}
+        blocks.append({**cache, "self_attention": keys})
+    slot = block_caches[-1]["self_attention"]["slot"]
+    return {
+        "mask": common["mask"],
+        "positions": common["positions"],
+        "slot": slot,
+        "blocks": blocks,
+    }
 
 
 def _block_cache(cache, index):
     block = cache["blocks"][index]
-    common = {key: cache[key] for key in _COMMON}
-    return {**block, "self_attention": {**block["self_attention"], **common}}
-
-
-_COMMON = ("mask", "positions", "slot")
+    return {
+        **block,
+        "self_attention": {**block["self_attention"], "slot": cache["slot"]},
+    }

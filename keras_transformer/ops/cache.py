@@ -7,6 +7,7 @@ A cache that was passed in is not changed, except on PyTorch in inference mode
 import keras
 from keras import ops
 
+from keras_transformer.ops import masks
 from keras_transformer.ops.backend import is_traced, static_size, write_slice
 
 
@@ -63,32 +64,74 @@ def next_positions(cache: dict, length: int, mask=None):
     return count + ops.maximum(before, 0)
 
 
-def write_positions(cache: dict, positions):
-    """Return the positions (B, S) of all slots with those of T new tokens."""
-    rows = ops.shape(cache["positions"])[0]
-    positions = ops.broadcast_to(positions, (rows, ops.shape(positions)[-1]))
-    return write_slice(cache["positions"], positions, cache["slot"], 1)
+def write_tokens(cache: dict, positions, mask=None) -> dict:
+    """Return the cache with T new tokens in `mask` and `positions`.
 
-
-def write_cache(cache: dict, key, value, positions, mask=None) -> dict:
-    """Return the cache with the keys and values of T new tokens appended.
+    `write_keys` comes next, and moves `slot` on.
 
     Args:
         cache: From `create_cache` or from an earlier call.
-        key: New keys (B, T, K, H).
-        value: New values (B, T, K, H).
         positions: Their positions (T,) or (B, T), as from `next_positions`.
         mask: Boolean (1 or B, T), `False` for padding among the new tokens; `None`
             if all are tokens.
 
-    Returns:
-        A new cache whose `slot` is advanced by T.
+    Raises:
+        ValueError: The cache has no room. Inside a compiled function this cannot be
+            checked: keep to `max_length`.
+    """
+    slot, length = cache["slot"], static_size(positions, -1)
+    slots = static_size(cache["positions"], 1)
+    if None not in (length, slots) and not is_traced(slot):
+        used = int(ops.convert_to_numpy(slot))
+        if used + length > slots:
+            raise ValueError(
+                f"The cache has {slots} slots, {used} of them used, and no room "
+                f"for {length} more tokens. Create it with a larger `max_length`."
+            )
+    shape = (ops.shape(cache["positions"])[0], ops.shape(positions)[-1])
+    mask = ops.ones((1, 1), "bool") if mask is None else mask
+    return {
+        **cache,
+        **{
+            name: write_slice(cache[name], ops.broadcast_to(new, shape), slot, 1)
+            for name, new in (("mask", mask), ("positions", positions))
+        },
+    }
+
+
+def slot_mask(cache: dict, positions, *, causal: bool, window: int | None):
+    """Return which slots T new tokens may attend to, (B, 1, T, S).
+
+    Args:
+        cache: From `write_tokens`.
+        positions: The new tokens' positions (T,) or (B, T).
+        causal: Whether a token sees no later slot than its own.
+        window: As in `position_mask`.
+    """
+    mask, slot = masks.expand_mask(cache["mask"]), cache["slot"]
+    if causal:
+        new = ops.arange(ops.shape(positions)[-1], dtype="int32")
+        slots = ops.arange(ops.shape(cache["mask"])[1], dtype="int32")
+        mask = masks.combine_masks(mask, masks.position_mask(slot + new, slots))
+    if window is not None:
+        near = masks.position_mask(
+            positions, cache["positions"], causal=False, window=window
+        )
+        mask = masks.combine_masks(mask, near)
+    return mask
+
+
+def write_keys(cache: dict, key, value) -> dict:
+    """Return the cache with the keys and values of T new tokens, `slot` T further.
+
+    Args:
+        cache: From `write_tokens`.
+        key: New keys (B, T, K, H).
+        value: New values (B, T, K, H).
 
     Raises:
-        ValueError: The heads do not fit the cache, or it has no room. Inside a
-            compiled function the room cannot be checked: keep to `max_length`.
+        ValueError: The heads do not fit the cache.
     """
-    slot, length = cache["slot"], static_size(key, 1)
     for name, new in (("key", key), ("value", value)):
         batch, heads, slots, size = (static_size(cache[name], i) for i in range(4))
         pairs = zip((0, 2, 3), (batch, heads, size), strict=True)
@@ -100,22 +143,12 @@ def write_cache(cache: dict, key, value, positions, mask=None) -> dict:
                 f"time, heads, size) = {tuple(new.shape)}. Create the cache with "
                 "this layer's `num_key_value_heads` and head sizes."
             )
-    if None not in (length, slots) and not is_traced(slot):
-        used = int(ops.convert_to_numpy(slot))
-        if used + length > slots:
-            raise ValueError(
-                f"The cache has {slots} slots, {used} of them used, and no room "
-                f"for {length} more tokens. Create it with a larger `max_length`."
-            )
-    mask = ops.ones((1, 1), "bool") if mask is None else mask
-    mask = ops.broadcast_to(mask, ops.shape(key)[:2])
-    heads_first = (0, 2, 1, 3)
+    slot, heads_first = cache["slot"], (0, 2, 1, 3)
     return {
+        **cache,
         "key": write_slice(cache["key"], ops.transpose(key, heads_first), slot, 2),
         "value": write_slice(
             cache["value"], ops.transpose(value, heads_first), slot, 2
         ),
-        "mask": write_slice(cache["mask"], mask, slot, 1),
-        "positions": write_positions(cache, positions),
         "slot": slot + ops.shape(key)[1],
     }

@@ -5,7 +5,7 @@ from keras import ops
 import keras_transformer as kt
 from cases.helpers import array, assert_close, randomize
 from keras_transformer.ops.backend import compiled
-from keras_transformer.ops.cache import create_cache, write_cache
+from keras_transformer.ops.cache import create_cache, write_keys, write_tokens
 
 POSITIONS = {
     "none": {},
@@ -108,12 +108,12 @@ def test_the_old_cache_is_still_good():
 def test_a_full_cache_and_one_of_another_layer_are_refused():
     cache = create_cache(2, 3, 2, 4, dtype="float32")
     heads = ops.ones((2, 2, 2, 4))
-    cache = write_cache(cache, heads, heads, ops.arange(2))
+    cache = write_keys(write_tokens(cache, ops.arange(2)), heads, heads)
     with pytest.raises(ValueError, match="3 slots, 2 of them used.*`max_length`"):
-        write_cache(cache, heads, heads, ops.arange(2))
+        write_tokens(cache, ops.arange(2))
     one = ops.ones((2, 1, 1, 4))
     with pytest.raises(ValueError, match="num_key_value_heads"):
-        write_cache(cache, one, one, ops.arange(1))
+        write_keys(write_tokens(cache, ops.arange(1)), one, one)
 
 
 def test_compiled_sees_new_weights():
