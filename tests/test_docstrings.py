@@ -35,7 +35,7 @@ NOT_RUN = {
     "tasks.word_vectors": {"word_pieces", "word_vectors"},
     "tasks.write_samples": {"WriteSamples"},
     "tokenizers.huggingface_tokenizer": {"HuggingFaceTokenizer"},
-    "training": {"KeepLast", "Perplexity", "TokenCrossentropy"},
+    "training.token_crossentropy": {"KeepLast", "Perplexity", "TokenCrossentropy"},
 }
 
 
