@@ -1,16 +1,17 @@
 """Tasks: a model joined with its tokenizer; text in, text out."""
 
 from keras_transformer.tasks.alignment import Alignment, Translation
-from keras_transformer.tasks.context_words import ContextWords
 from keras_transformer.tasks.explanation import Explanation
-from keras_transformer.tasks.masked_words import fit_masked_words
 from keras_transformer.tasks.text_classifier import TextClassifier
 from keras_transformer.tasks.text_generator import TextGenerator
 from keras_transformer.tasks.translator import Translator
-from keras_transformer.tasks.word_in_context import best_threshold, word_in_context
-from keras_transformer.tasks.word_senses import WordSenses
-from keras_transformer.tasks.word_vectors import (
+from keras_transformer.tasks.words import (
+    ContextWords,
+    WordSenses,
+    best_threshold,
     embedding_vectors,
+    fit_masked_words,
+    word_in_context,
     word_pieces,
     word_spans,
     word_vectors,

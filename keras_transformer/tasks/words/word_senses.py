@@ -8,7 +8,7 @@ import pandas as pd
 
 from keras_transformer.ops.checks import check_integer
 from keras_transformer.tasks.texts import check_texts
-from keras_transformer.tasks.word_vectors import word_spans
+from keras_transformer.tasks.words.word_vectors import word_spans
 
 
 class WordSenses:

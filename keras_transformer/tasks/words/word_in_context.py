@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from keras_transformer.tasks.word_senses import unit
+from keras_transformer.tasks.words.word_senses import unit
 
 
 def word_in_context(
