@@ -30,7 +30,7 @@ NOT_RUN = {
     "tasks.text_classifier": {"TextClassifier"},
     "tasks.text_generator": {"TextGenerator"},
     "tasks.translator": {"Translator"},
-    "tasks.words.word_in_context": {"word_in_context"},
+    "tasks.words.word_in_context": {"evaluate_word_in_context"},
     "tasks.words.word_senses": {"WordSenses"},
     "tasks.words.word_vectors": {"word_pieces", "word_vectors"},
     "tasks.write_samples": {"WriteSamples"},

@@ -4,7 +4,7 @@ from keras_transformer.tasks.words.context_words import ContextWords
 from keras_transformer.tasks.words.masked_words import fit_masked_words
 from keras_transformer.tasks.words.word_in_context import (
     best_threshold,
-    word_in_context,
+    evaluate_word_in_context,
 )
 from keras_transformer.tasks.words.word_senses import WordSenses
 from keras_transformer.tasks.words.word_vectors import (
@@ -19,8 +19,8 @@ __all__ = [
     "WordSenses",
     "best_threshold",
     "embedding_vectors",
+    "evaluate_word_in_context",
     "fit_masked_words",
-    "word_in_context",
     "word_pieces",
     "word_spans",
     "word_vectors",
