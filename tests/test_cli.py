@@ -140,7 +140,7 @@ def test_translation_trains_evaluates_and_translates(
 ):
     pytest.importorskip("sacrebleu")
     pytest.importorskip("matplotlib")
-    from keras_transformer.tasks.translation_recipes import RECIPES
+    from keras_transformer.tasks.recipes import RECIPES
 
     small = dict(num_layers=1, embed_dim=16, num_heads=2, dense_dim=16)
     for name, value in small.items():

@@ -2,7 +2,7 @@
 
 from keras_transformer.layers import RotaryEmbedding
 from keras_transformer.models import LanguageModel
-from keras_transformer.tasks.translation_recipes import Recipe
+from keras_transformer.tasks.recipes import Recipe
 
 
 def build_llama(vocabulary_size: int, **settings) -> LanguageModel:

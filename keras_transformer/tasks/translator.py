@@ -18,9 +18,9 @@ from keras_transformer.tasks.fitting import (
     fit_model,
 )
 from keras_transformer.tasks.length_batches import length_batches
+from keras_transformer.tasks.recipes import RECIPES
 from keras_transformer.tasks.saving import load_task, save_task
 from keras_transformer.tasks.texts import check_pairs, check_texts, hold_back_pairs
-from keras_transformer.tasks.translation_recipes import RECIPES
 from keras_transformer.tasks.translation_scores import (
     translation_metrics,
     translation_scores,

@@ -7,7 +7,7 @@ import keras_transformer as kt
 from keras_transformer import Translator
 from keras_transformer.models import Seq2SeqTransformer
 from keras_transformer.tasks.fitting import batch_tokens
-from keras_transformer.tasks.translation_recipes import RECIPES
+from keras_transformer.tasks.recipes import RECIPES
 from keras_transformer.tokenizers import SentencePieceTokenizer
 
 WORDS = {"하나": "one", "둘": "two", "셋": "three", "넷": "four"}
