@@ -10,15 +10,15 @@ from keras_transformer.datasets import BucketedDataset
 from keras_transformer.generation import generate, stream
 from keras_transformer.generation.rereading import Rereading, until_stop
 from keras_transformer.ops.checks import check_choice, check_integer
-from keras_transformer.tasks.continuation import continue_text
-from keras_transformer.tasks.encoding import begins_with_bos, encode_bare
-from keras_transformer.tasks.explanation import Explanation, explain_next
-from keras_transformer.tasks.fitting import compile_for_tokens, fit_model
-from keras_transformer.tasks.generator_parts import (
+from keras_transformer.tasks.compatibility import (
     check_parts,
     known_ids,
     warn_of_shared_ids,
 )
+from keras_transformer.tasks.continuation import continue_text
+from keras_transformer.tasks.encoding import begins_with_bos, encode_bare
+from keras_transformer.tasks.explanation import Explanation, explain_next
+from keras_transformer.tasks.fitting import compile_for_tokens, fit_model
 from keras_transformer.tasks.prompts import (
     place_seed,
     prompt_batches,
