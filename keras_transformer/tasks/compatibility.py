@@ -1,14 +1,91 @@
-"""Whether a language model and a tokenizer fit one another."""
+"""Whether a model, its tokenizers and its labels fit one another."""
 
 import warnings
+from collections.abc import Sequence
 
 from keras import ops
 
 from keras_transformer.generation.limits import own_settings
 from keras_transformer.ops.checks import check_integer
+from keras_transformer.tasks.texts import plain
 
 
-def check_parts(model, tokenizer, *, max_length: int | None, add_bos: bool) -> int:
+def check_classifier_parts(model, tokenizer, labels: Sequence) -> list:
+    """Refuse a classifier, a tokenizer and labels that do not fit one another.
+
+    Returns:
+        The labels as plain Python values.
+
+    Raises:
+        ValueError: Fewer than two labels or equal ones, another number of outputs,
+            fewer ids than the tokenizer's.
+    """
+    labels = [plain(label) for label in labels]
+    if len(labels) < 2 or len(set(labels)) != len(labels):
+        raise ValueError(
+            "`labels` must be at least two different labels. Received: "
+            f"labels={labels}."
+        )
+    wanted = 1 if len(labels) == 2 else len(labels)
+    outputs = model.output_shape[-1]
+    if outputs not in (wanted, len(labels)):
+        raise ValueError(
+            f"A model for {len(labels)} labels must have {wanted} outputs. This "
+            f"one has {outputs}."
+        )
+    rows = [getattr(layer, "input_dim", None) for layer in model.layers]
+    rows = next((size for size in rows if size is not None), None)
+    if rows is not None and tokenizer.vocabulary_size > rows:
+        raise ValueError(
+            f"The tokenizer has {tokenizer.vocabulary_size} ids, but the model's "
+            f"embedding only {rows} rows. Use the tokenizer that it was built for."
+        )
+    return labels
+
+
+def check_translator_parts(model, source_tokenizer, target_tokenizer, max_length: int):
+    """Refuse a model and tokenizers that do not fit one another.
+
+    Raises:
+        ValueError: Fewer ids than the tokenizers', other special ids, fewer positions
+            than `max_length`.
+    """
+    source_size = getattr(model, "source_vocabulary_size", None)
+    for tokenizer, size, side in (
+        (source_tokenizer, source_size or model.vocabulary_size, "source"),
+        (target_tokenizer, model.vocabulary_size, "target"),
+    ):
+        if tokenizer.vocabulary_size > size:
+            raise ValueError(
+                f"The {side} tokenizer has {tokenizer.vocabulary_size} ids, but the "
+                f"model only {size}. Use the tokenizer that it was built for."
+            )
+    if source_tokenizer.pad_id != target_tokenizer.pad_id:
+        raise ValueError(
+            "Both tokenizers must have one pad_id. Received: "
+            f"{source_tokenizer.pad_id} (source), {target_tokenizer.pad_id} (target)."
+        )
+    pad_id, bos_id, eos_id = (
+        getattr(target_tokenizer, f"{name}_id") for name in ("pad", "bos", "eos")
+    )
+    ids = {
+        "start_id": [bos_id, eos_id, pad_id],  # eos: BART's, pad: T5's and Marian's
+        "stop_id": [eos_id],
+        "pad_id": [pad_id],
+    }
+    other = {n: known for n, known in ids.items() if getattr(model, n) not in known}
+    if other:
+        got = ", ".join(f"{name}={getattr(model, name)}" for name in other)
+        raise ValueError(
+            f"The model must have the ids of the target tokenizer, {other}. Received a "
+            f"model with {got}."
+        )
+    _check_positions(model, max_length)
+
+
+def check_generator_parts(
+    model, tokenizer, *, max_length: int | None, add_bos: bool
+) -> int:
     """Refuse a model and a tokenizer that do not fit one another.
 
     Returns:
@@ -50,15 +127,10 @@ def check_parts(model, tokenizer, *, max_length: int | None, add_bos: bool) -> i
         raise ValueError(
             "`add_bos=True`, but the tokenizer has no bos id. Pass add_bos=False."
         )
-    limit = model.position_limit
     if max_length is None:
-        return limit or 512
+        return model.position_limit or 512
     check_integer("max_length", max_length, 2)
-    if limit is not None and limit < max_length:
-        raise ValueError(
-            f"The model has positions for {limit} tokens, fewer than `max_length="
-            f"{max_length}`. Pass max_length={limit}."
-        )
+    _check_positions(model, max_length)
     return max_length
 
 
@@ -82,3 +154,12 @@ def known_ids(size: int):
         return ops.where(known, logits, float("-inf"))
 
     return forbid_unknown
+
+
+def _check_positions(model, max_length):
+    limit = model.position_limit
+    if limit is not None and limit < max_length:
+        raise ValueError(
+            f"The model has positions for {limit} tokens, fewer than `max_length="
+            f"{max_length}`. Pass max_length={limit}."
+        )

@@ -9,11 +9,12 @@ import pandas as pd
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.models import build_text_classifier
 from keras_transformer.ops.checks import check_choice
+from keras_transformer.tasks.compatibility import check_classifier_parts
 from keras_transformer.tasks.explanation import Explanation
 from keras_transformer.tasks.fitting import fit_model
 from keras_transformer.tasks.recipes import CLASSIFIERS
 from keras_transformer.tasks.saving import load_task, save_task
-from keras_transformer.tasks.texts import check_texts, hold_back, plain
+from keras_transformer.tasks.texts import check_texts, hold_back
 from keras_transformer.tokenizers import HuggingFaceTokenizer, SentencePieceTokenizer
 from keras_transformer.visualization import record_attention
 
@@ -55,26 +56,7 @@ class TextClassifier:
         recipe: str = "chapter",
     ):
         check_choice("recipe", recipe, tuple(CLASSIFIERS))
-        labels = [plain(label) for label in labels]
-        if len(labels) < 2 or len(set(labels)) != len(labels):
-            raise ValueError(
-                "`labels` must be at least two different labels. Received: "
-                f"labels={labels}."
-            )
-        wanted = 1 if len(labels) == 2 else len(labels)
-        outputs = model.output_shape[-1]
-        if outputs not in (wanted, len(labels)):
-            raise ValueError(
-                f"A model for {len(labels)} labels must have {wanted} outputs. This "
-                f"one has {outputs}."
-            )
-        rows = [getattr(layer, "input_dim", None) for layer in model.layers]
-        rows = next((size for size in rows if size is not None), None)
-        if rows is not None and tokenizer.vocabulary_size > rows:
-            raise ValueError(
-                f"The tokenizer has {tokenizer.vocabulary_size} ids, but the model's "
-                f"embedding only {rows} rows. Use the tokenizer that it was built for."
-            )
+        labels = check_classifier_parts(model, tokenizer, labels)
         self.model = model
         self.tokenizer = tokenizer
         self.labels = labels

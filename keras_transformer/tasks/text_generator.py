@@ -11,7 +11,7 @@ from keras_transformer.generation import generate, stream
 from keras_transformer.generation.rereading import Rereading, until_stop
 from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tasks.compatibility import (
-    check_parts,
+    check_generator_parts,
     known_ids,
     warn_of_shared_ids,
 )
@@ -75,7 +75,7 @@ class TextGenerator:
     ):
         check_choice("recipe", recipe, tuple(GENERATORS))
         add_bos = begins_with_bos(tokenizer) if add_bos is None else bool(add_bos)
-        max_length = check_parts(
+        max_length = check_generator_parts(
             model, tokenizer, max_length=max_length, add_bos=add_bos
         )
         self.model = model

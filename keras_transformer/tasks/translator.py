@@ -11,6 +11,7 @@ from keras_transformer.generation.limits import own_settings
 from keras_transformer.generation.rereading import Rereading
 from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tasks.alignment import Alignment, Translation
+from keras_transformer.tasks.compatibility import check_translator_parts
 from keras_transformer.tasks.encoding import encode_bare, encode_source
 from keras_transformer.tasks.fitting import (
     batch_tokens,
@@ -25,7 +26,6 @@ from keras_transformer.tasks.translation_scores import (
     translation_metrics,
     translation_scores,
 )
-from keras_transformer.tasks.translator_parts import check_translator_parts
 from keras_transformer.tokenizers import HuggingFaceTokenizer, SentencePieceTokenizer
 from keras_transformer.training import shift_right
 from keras_transformer.visualization import AttentionRecord, record_attention
