@@ -15,11 +15,11 @@ from keras_transformer.tasks.compatibility import (
     known_ids,
     warn_of_shared_ids,
 )
-from keras_transformer.tasks.continuation import continue_text
 from keras_transformer.tasks.encoding import begins_with_bos, encode_bare
 from keras_transformer.tasks.explanation import Explanation, explain_next
 from keras_transformer.tasks.fitting import compile_for_tokens, fit_model
 from keras_transformer.tasks.prompts import (
+    continue_text,
     place_seed,
     prompt_batches,
     read_prompts,
