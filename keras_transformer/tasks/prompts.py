@@ -7,8 +7,7 @@ import numpy as np
 from keras_transformer.generation.limits import own_settings
 from keras_transformer.generation.sampling import Sampling
 from keras_transformer.ops.checks import check_integer
-from keras_transformer.tasks.encoding import encode_bare
-from keras_transformer.tasks.length_batches import length_batches
+from keras_transformer.tasks.encoding import encode_bare, length_batches
 
 NEW_TOKENS = 64  # unless told otherwise
 REPLACEMENT = "\ufffd"  # what bytes are decoded to that form no character

@@ -12,13 +12,8 @@ from keras_transformer.generation.rereading import Rereading
 from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tasks.alignment import Alignment, Translation
 from keras_transformer.tasks.compatibility import check_translator_parts
-from keras_transformer.tasks.encoding import encode_bare, encode_source
-from keras_transformer.tasks.fitting import (
-    batch_tokens,
-    compile_for_tokens,
-    fit_model,
-)
-from keras_transformer.tasks.length_batches import length_batches
+from keras_transformer.tasks.encoding import encode_bare, encode_source, length_batches
+from keras_transformer.tasks.fitting import batch_tokens, compile_for_tokens, fit_model
 from keras_transformer.tasks.recipes import TRANSLATORS
 from keras_transformer.tasks.saving import load_task, save_task
 from keras_transformer.tasks.texts import check_pairs, check_texts, hold_back_pairs
