@@ -1,4 +1,21 @@
-"""Tasks: a model joined with its tokenizer; text in, text out."""
+"""Tasks: a model joined with its tokenizer; text in, text out.
+
+- `text_classifier`, `translator`, `text_generator`: the tasks
+- `explanation`, `alignment`: what they return beside labels and texts
+- `words/`: a word in its sentence: found, made a vector of, learned, told apart
+
+What the tasks share, in the order in which they use it:
+
+- `texts` are checked, and some held back
+- `recipes`: the models that are built for them, by name
+- `compatibility`: whether a model, its tokenizers and its labels fit
+- `encoding`: texts to ids, ids to batches
+- `fitting`: training with Keras's callbacks
+- `saving`: a folder, written whole or not at all
+
+Of one task: `prompts`, `windows` and `write_samples` of the generator,
+`translation_scores` of the translator.
+"""
 
 from keras_transformer.tasks.alignment import Alignment, Translation
 from keras_transformer.tasks.explanation import Explanation
