@@ -43,9 +43,9 @@ def test_train_evaluate_and_predict(reviews, tmp_path, capsys):
 
 @pytest.fixture
 def tiny_recipes(monkeypatch):
-    from keras_transformer.tasks.generation_recipes import RECIPES
+    from keras_transformer.tasks.recipes import GENERATORS
 
-    for recipe in RECIPES.values():
+    for recipe in GENERATORS.values():
         for name, value in dict(num_layers=1, embed_dim=16, dense_dim=16).items():
             monkeypatch.setitem(recipe.settings, name, value)
 
@@ -140,11 +140,11 @@ def test_translation_trains_evaluates_and_translates(
 ):
     pytest.importorskip("sacrebleu")
     pytest.importorskip("matplotlib")
-    from keras_transformer.tasks.translation_recipes import RECIPES
+    from keras_transformer.tasks.recipes import TRANSLATORS
 
     small = dict(num_layers=1, embed_dim=16, num_heads=2, dense_dim=16)
     for name, value in small.items():
-        monkeypatch.setitem(RECIPES["transformer"].settings, name, value)
+        monkeypatch.setitem(TRANSLATORS["transformer"].settings, name, value)
     task, folder = ["--task", "translation"], tmp_path / "번역기"
     command = ["train", *task, "--data", str(pairs), "--output", str(folder)]
     assert main([*command, "--epochs", "1", "--vocabulary-size", "40"]) == 0

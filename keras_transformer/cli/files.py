@@ -62,7 +62,7 @@ def train_task(options, task_class, build, fit) -> tuple:
     Returns:
         The task, and the folder that it lies in.
     """
-    from keras_transformer.tasks.folder import check_free
+    from keras_transformer.tasks.saving import check_free
 
     if options.epochs < 1:
         raise ValueError(f"--epochs must be at least 1. Received: {options.epochs}.")

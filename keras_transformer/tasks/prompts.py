@@ -1,16 +1,16 @@
-"""Prompts on their way into a search: ids, room for new tokens, seeds."""
+"""Prompts on their way into a search, and the text behind them on its way out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from keras_transformer.generation.limits import own_settings
 from keras_transformer.generation.sampling import Sampling
 from keras_transformer.ops.checks import check_integer
-from keras_transformer.tasks.encoding import encode_bare
-from keras_transformer.tasks.length_batches import length_batches
+from keras_transformer.tasks.encoding import encode_bare, length_batches
 
 NEW_TOKENS = 64  # unless told otherwise
+REPLACEMENT = "\ufffd"  # what bytes are decoded to that form no character
 
 
 def read_prompts(model, tokenizer, prompts, *, add_bos: bool, max_new_tokens):
@@ -84,3 +84,63 @@ def prompt_batches(rows, counts, batch_size: int) -> Iterator[tuple]:
 def place_seed(seed: int, place: int) -> int:
     """Return a seed for each place, so that equal prompts get different texts."""
     return int(np.random.SeedSequence([seed, place]).generate_state(1)[0])
+
+
+class Continuation:
+    """Decode the ids that follow a prompt.
+
+    The texts of `put` and `end`, joined, are the continuation: behind the prompt as
+    it was given, they read on. Bytes that form no character are left out.
+
+    Args:
+        tokenizer: A tokenizer with `decode_stream`.
+        prompt: The prompt as it was given.
+        ids: Its token ids.
+
+    Example:
+
+    >>> continuation = Continuation(tokenizer, "나는", tokenizer.encode("나는"))
+    >>> text = "".join(map(continuation.put, ids)) + continuation.end()
+    """
+
+    def __init__(self, tokenizer, prompt: str, ids):
+        self._stream = tokenizer.decode_stream()
+        seen = "".join(map(self._stream.put, ids))
+        # A space at the prompt's end that the tokenizer did not see stands there.
+        self._has_space = prompt[-1:].isspace() and not seen[-1:].isspace()
+
+    def put(self, id: int) -> str:
+        """Take one id, and return the text that is certain with it, often `""`."""
+        return self._clean(self._stream.put(id))
+
+    def end(self) -> str:
+        """Return what is left."""
+        return self._clean(self._stream.end())
+
+    def _clean(self, text):
+        text = text.replace(REPLACEMENT, "")
+        if text and self._has_space:
+            text, self._has_space = text.removeprefix(" "), False
+        return text
+
+
+def continue_text(
+    tokenizer, prompt: str, ids, tokens: Iterable, stop_ids
+) -> Iterator[str]:
+    """Yield the text of the tokens that follow a prompt, piece by piece.
+
+    Args:
+        tokenizer: As in `Continuation`.
+        prompt: As in `Continuation`.
+        ids: As in `Continuation`.
+        tokens: The ids of the continuation.
+        stop_ids: The first of these ends it, and is no part of it.
+    """
+    continuation = Continuation(tokenizer, prompt, ids)
+    for id in map(int, tokens):
+        if id in stop_ids:
+            break
+        if piece := continuation.put(id):
+            yield piece
+    if piece := continuation.end():
+        yield piece

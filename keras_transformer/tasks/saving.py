@@ -1,13 +1,18 @@
-"""What the tasks share on disk: a model, its tokenizers, and a few settings."""
+"""A task on disk: a folder with a model, its tokenizers and a few settings.
+
+It is written whole or not at all.
+"""
 
 import json
+import shutil
+import tempfile
 from pathlib import Path
 
 import keras
 
 from keras_transformer import tokenizers
-from keras_transformer.tasks.folder import read_folder, write_folder
 
+SETTINGS = "task.json"
 MODEL = "model.keras"
 # Class of tokenizer -> what of it stands in the task's settings, beside its files.
 KINDS = {
@@ -22,7 +27,7 @@ def save_task(task, folder, settings: dict, **parts):
 
     Args:
         task: The task, with a `model`.
-        folder: Where it shall lie, as in `write_folder`.
+        folder: Where it shall lie, as in `_write_folder`.
         settings: JSON-able settings.
         **parts: Name of the files -> tokenizer.
 
@@ -37,11 +42,11 @@ def save_task(task, folder, settings: dict, **parts):
                 f"A tokenizer of the class {kind} cannot be saved with a task, only "
                 f"{', '.join(KINDS)}. Save the model by itself: model.save(path)."
             )
-        files |= _files(tokenizer, name)
+        files |= _tokenizer_files(tokenizer, name)
         fields = {field: getattr(tokenizer, field) for field in KINDS[kind]}
         kinds[name] = {"class": kind, **fields}
     settings = {"task": type(task).__name__, **settings, "tokenizers": kinds}
-    write_folder(folder, settings, files)
+    _write_folder(folder, settings, files)
 
 
 def load_task(task_class, folder) -> tuple[dict, keras.Model, dict]:
@@ -54,7 +59,7 @@ def load_task(task_class, folder) -> tuple[dict, keras.Model, dict]:
         ValueError: The folder is no saved task of the class, is cut short, or was
             written by a version that kept tokenizers otherwise.
     """
-    settings, folder = read_folder(folder, task_class.__name__), Path(folder)
+    settings, folder = _read_folder(folder, task_class.__name__), Path(folder)
     if "tokenizers" not in settings:
         raise ValueError(
             f"{str(folder)!r} was saved by an earlier version, which did not note the "
@@ -63,13 +68,100 @@ def load_task(task_class, folder) -> tuple[dict, keras.Model, dict]:
             "with this version."
         )
     parts = {
-        name: _read(folder, name, kind, settings["files"])
+        name: _read_tokenizer(folder, name, kind, settings["files"])
         for name, kind in settings["tokenizers"].items()
     }
     return settings, keras.models.load_model(folder / MODEL), parts
 
 
-def _files(tokenizer, name):
+def _write_folder(folder, settings: dict, files: dict):
+    """Write a task's folder beside its place, then move it there.
+
+    Args:
+        folder: Where the task shall lie; an earlier one there is replaced.
+        settings: JSON-able settings, among them `"task"`, the class's name.
+        files: File name -> function that writes the file at a path.
+
+    Raises:
+        ValueError: `folder` exists and is not a saved task.
+    """
+    folder = check_free(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".saving-") as work:
+        new, old = Path(work) / "new", Path(work) / "old"
+        new.mkdir()
+        for name, write in files.items():
+            write(new / name)
+        sizes = {name: (new / name).stat().st_size for name in files}
+        text = json.dumps({**settings, "files": sizes}, ensure_ascii=False, indent=1)
+        (new / SETTINGS).write_text(text, encoding="utf-8")
+        if folder.exists():
+            for extra in folder.iterdir():  # what the user keeps beside the task
+                if extra.name not in (*files, SETTINGS):
+                    extra.rename(new / extra.name)
+            folder.rename(old)
+        try:
+            new.rename(folder)
+        except OSError:
+            if old.exists():
+                old.rename(folder)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def check_free(folder) -> Path:
+    """Return the real path of a folder that a task may be written to.
+
+    Raises:
+        ValueError: It exists, and is neither empty nor a saved task.
+    """
+    folder = Path(folder).resolve()  # not a link, nor "."
+    if folder.exists() and not (folder / SETTINGS).is_file() and _in_use(folder):
+        raise ValueError(
+            f"{str(folder)!r} exists and is not a saved task (it has no {SETTINGS}). "
+            "Nothing was written. Choose another folder or remove this one."
+        )
+    return folder
+
+
+def _read_folder(folder, task: str) -> dict:
+    """Return the settings of a saved task after checking that it is complete.
+
+    Args:
+        folder: The folder that `_write_folder` wrote.
+        task: The class's name that must stand in it.
+
+    Raises:
+        ValueError: It is no saved task, one of another class, or cut short.
+    """
+    folder = Path(folder)
+    if not (folder / SETTINGS).is_file():
+        raise ValueError(
+            f"{str(folder)!r} is not a saved {task}: it has no {SETTINGS}. Pass the "
+            "folder that `save` wrote."
+        )
+    try:
+        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"{str(folder / SETTINGS)!r} cannot be read: {error}. Save the task again."
+        ) from error
+    if settings.get("task") != task:
+        raise ValueError(
+            f"{str(folder)!r} holds a {settings.get('task')!r}, not a {task!r}."
+        )
+    for name, size in settings["files"].items():
+        got = (folder / name).stat().st_size if (folder / name).is_file() else None
+        if got != size:
+            state = "is missing" if got is None else f"has {got} bytes"
+            raise ValueError(
+                f"{str(folder / name)!r} {state}, but {size} bytes were saved. Copy "
+                "the folder again."
+            )
+    return settings
+
+
+def _tokenizer_files(tokenizer, name):
     """Return the files of a tokenizer: name -> function that writes it at a path."""
     if isinstance(tokenizer, tokenizers.HuggingFaceTokenizer):
         return {f"{name}.json": tokenizer.save}
@@ -86,7 +178,7 @@ def _files(tokenizer, name):
     return {**files, f"{name}.vocabulary.json": write_vocabulary}
 
 
-def _read(folder, name, fields, files):
+def _read_tokenizer(folder, name, fields, files):
     fields = dict(fields)
     kind = fields.pop("class")
     if kind not in KINDS:
@@ -106,3 +198,7 @@ def _read(folder, name, fields, files):
         target_model=folder / target if target in files else None,
         **fields,
     )
+
+
+def _in_use(folder):
+    return not folder.is_dir() or any(folder.iterdir())

@@ -1,67 +1,24 @@
 """Texts in, labels out."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import keras
 import numpy as np
 import pandas as pd
 
 from keras_transformer.datasets import BucketedDataset
-from keras_transformer.models import (
-    build_sentence_embedding_classifier,
-    build_text_classifier,
-)
+from keras_transformer.models import build_text_classifier
 from keras_transformer.ops.checks import check_choice
+from keras_transformer.tasks.compatibility import check_classifier_parts
 from keras_transformer.tasks.explanation import Explanation
 from keras_transformer.tasks.fitting import fit_model
+from keras_transformer.tasks.recipes import CLASSIFIERS
 from keras_transformer.tasks.saving import load_task, save_task
-from keras_transformer.tasks.texts import check_texts, hold_back, plain
+from keras_transformer.tasks.texts import check_texts, hold_back
 from keras_transformer.tokenizers import HuggingFaceTokenizer, SentencePieceTokenizer
 from keras_transformer.visualization import record_attention
 
 SETTINGS = ("labels", "max_length", "recipe")
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How `from_texts` builds a model, and how `fit` trains it by default."""
-
-    build: Callable
-    settings: dict
-    learning_rate: float = 1e-3
-    sampling: float | None = None
-
-
-RECIPES = {
-    "default": Recipe(
-        build_text_classifier,
-        dict(
-            embed_dim=128,
-            num_heads=4,
-            dense_dim=256,
-            positions="learned",
-            dropout=0.5,
-            normalize_first=True,
-        ),
-        learning_rate=2e-4,
-        sampling=0.2,
-    ),
-    "chapter": Recipe(
-        build_text_classifier, dict(embed_dim=128, num_heads=4, dense_dim=256)
-    ),
-    "sentence-embedding": Recipe(
-        build_sentence_embedding_classifier,
-        dict(
-            embed_dim=100,
-            lstm_units=64,
-            num_hops=8,
-            attention_dim=64,
-            penalty=0.1,
-            dropout=0.3,
-        ),
-    ),
-}
 
 
 class TextClassifier:
@@ -98,27 +55,8 @@ class TextClassifier:
         max_length: int | None = None,
         recipe: str = "chapter",
     ):
-        check_choice("recipe", recipe, tuple(RECIPES))
-        labels = [plain(label) for label in labels]
-        if len(labels) < 2 or len(set(labels)) != len(labels):
-            raise ValueError(
-                "`labels` must be at least two different labels. Received: "
-                f"labels={labels}."
-            )
-        wanted = 1 if len(labels) == 2 else len(labels)
-        outputs = model.output_shape[-1]
-        if outputs not in (wanted, len(labels)):
-            raise ValueError(
-                f"A model for {len(labels)} labels must have {wanted} outputs. This "
-                f"one has {outputs}."
-            )
-        rows = [getattr(layer, "input_dim", None) for layer in model.layers]
-        rows = next((size for size in rows if size is not None), None)
-        if rows is not None and tokenizer.vocabulary_size > rows:
-            raise ValueError(
-                f"The tokenizer has {tokenizer.vocabulary_size} ids, but the model's "
-                f"embedding only {rows} rows. Use the tokenizer that it was built for."
-            )
+        check_choice("recipe", recipe, tuple(CLASSIFIERS))
+        labels = check_classifier_parts(model, tokenizer, labels)
         self.model = model
         self.tokenizer = tokenizer
         self.labels = labels
@@ -152,7 +90,7 @@ class TextClassifier:
             TypeError: Texts that are no strings.
             ValueError: No texts, one label only, an unknown recipe.
         """
-        check_choice("recipe", recipe, tuple(RECIPES))
+        check_choice("recipe", recipe, tuple(CLASSIFIERS))
         texts, labels = check_texts(texts, labels)
         kinds = sorted(set(labels), key=lambda label: (str(type(label)), label))
         if len(kinds) < 2:
@@ -163,7 +101,7 @@ class TextClassifier:
         tokenizer = SentencePieceTokenizer.train(
             texts, vocabulary_size, pad_id=settings.get("pad_id")
         )
-        build, defaults = RECIPES[recipe].build, RECIPES[recipe].settings
+        build, defaults = CLASSIFIERS[recipe].build, CLASSIFIERS[recipe].settings
         if build is build_text_classifier:
             defaults = {**defaults, "sequence_length": max_length}
         model = build(
@@ -219,7 +157,7 @@ class TextClassifier:
             TypeError, ValueError: Texts or labels that cannot be trained on.
         """
         keras.utils.set_random_seed(seed)
-        recipe = RECIPES[self.recipe]
+        recipe = CLASSIFIERS[self.recipe]
         sampling = recipe.sampling if sampling is None else sampling
         train, validation = hold_back(texts, labels, validation_data, seed)
         self.model.compile(

@@ -10,22 +10,22 @@ from keras_transformer.datasets import BucketedDataset
 from keras_transformer.generation import generate, stream
 from keras_transformer.generation.rereading import Rereading, until_stop
 from keras_transformer.ops.checks import check_choice, check_integer
-from keras_transformer.tasks.continuation import continue_text
-from keras_transformer.tasks.encoding import begins_with_bos, encode_bare
-from keras_transformer.tasks.explanation import Explanation, explain_next
-from keras_transformer.tasks.fitting import compile_for_tokens, fit_model
-from keras_transformer.tasks.generation_recipes import RECIPES
-from keras_transformer.tasks.generator_parts import (
-    check_parts,
+from keras_transformer.tasks.compatibility import (
+    check_generator_parts,
     known_ids,
     warn_of_shared_ids,
 )
+from keras_transformer.tasks.encoding import begins_with_bos, encode_bare
+from keras_transformer.tasks.explanation import Explanation, explain_next
+from keras_transformer.tasks.fitting import compile_for_tokens, fit_model
 from keras_transformer.tasks.prompts import (
+    continue_text,
     place_seed,
     prompt_batches,
     read_prompts,
     read_settings,
 )
+from keras_transformer.tasks.recipes import GENERATORS
 from keras_transformer.tasks.saving import load_task, save_task
 from keras_transformer.tasks.texts import check_texts, hold_back_texts
 from keras_transformer.tasks.windows import make_windows, text_losses
@@ -73,9 +73,9 @@ class TextGenerator:
         add_bos: bool | None = None,
         recipe: str = "gpt2",
     ):
-        check_choice("recipe", recipe, tuple(RECIPES))
+        check_choice("recipe", recipe, tuple(GENERATORS))
         add_bos = begins_with_bos(tokenizer) if add_bos is None else bool(add_bos)
-        max_length = check_parts(
+        max_length = check_generator_parts(
             model, tokenizer, max_length=max_length, add_bos=add_bos
         )
         self.model = model
@@ -114,14 +114,18 @@ class TextGenerator:
             TypeError: Texts that are no strings.
             ValueError: No texts, an unknown recipe.
         """
-        check_choice("recipe", recipe, tuple(RECIPES))
+        check_choice("recipe", recipe, tuple(GENERATORS))
         check_integer("max_length", max_length, 2)
         texts, _ = check_texts(texts)
         if tokenizer is None:
             tokenizer = SentencePieceTokenizer.train(texts, vocabulary_size)
-        chosen = {"sequence_length": max_length, **RECIPES[recipe].settings, **settings}
+        chosen = {
+            "sequence_length": max_length,
+            **GENERATORS[recipe].settings,
+            **settings,
+        }
         ids = {"pad_id": tokenizer.pad_id, "stop_id": tokenizer.eos_id}
-        model = RECIPES[recipe].build(tokenizer.vocabulary_size, **{**ids, **chosen})
+        model = GENERATORS[recipe].build(tokenizer.vocabulary_size, **{**ids, **chosen})
         model.build()
         return cls(model, tokenizer, max_length=max_length, recipe=recipe)
 
@@ -171,7 +175,7 @@ class TextGenerator:
         Raises:
             TypeError, ValueError: Texts that cannot be trained on.
         """
-        recipe = RECIPES[self.recipe]
+        recipe = GENERATORS[self.recipe]
         prompts, _ = check_texts(sample_prompts)
         train, validation = hold_back_texts(texts, validation_data, seed)
         warn_of_shared_ids(self.model, self.tokenizer)

@@ -11,21 +11,16 @@ from keras_transformer.generation.limits import own_settings
 from keras_transformer.generation.rereading import Rereading
 from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tasks.alignment import Alignment, Translation
-from keras_transformer.tasks.encoding import encode_bare, encode_source
-from keras_transformer.tasks.fitting import (
-    batch_tokens,
-    compile_for_tokens,
-    fit_model,
-)
-from keras_transformer.tasks.length_batches import length_batches
+from keras_transformer.tasks.compatibility import check_translator_parts
+from keras_transformer.tasks.encoding import encode_bare, encode_source, length_batches
+from keras_transformer.tasks.fitting import batch_tokens, compile_for_tokens, fit_model
+from keras_transformer.tasks.recipes import TRANSLATORS
 from keras_transformer.tasks.saving import load_task, save_task
 from keras_transformer.tasks.texts import check_pairs, check_texts, hold_back_pairs
-from keras_transformer.tasks.translation_recipes import RECIPES
 from keras_transformer.tasks.translation_scores import (
     translation_metrics,
     translation_scores,
 )
-from keras_transformer.tasks.translator_parts import check_translator_parts
 from keras_transformer.tokenizers import HuggingFaceTokenizer, SentencePieceTokenizer
 from keras_transformer.training import shift_right
 from keras_transformer.visualization import AttentionRecord, record_attention
@@ -65,7 +60,7 @@ class Translator:
         max_length: int = 256,
         recipe: str = "transformer",
     ):
-        check_choice("recipe", recipe, tuple(RECIPES))
+        check_choice("recipe", recipe, tuple(TRANSLATORS))
         target_tokenizer = target_tokenizer or source_tokenizer
         check_integer("max_length", max_length, 2)
         check_translator_parts(model, source_tokenizer, target_tokenizer, max_length)
@@ -105,7 +100,7 @@ class Translator:
             TypeError: Sentences that are no strings.
             ValueError: No pairs, an unknown recipe.
         """
-        check_choice("recipe", recipe, tuple(RECIPES))
+        check_choice("recipe", recipe, tuple(TRANSLATORS))
         sources, targets = check_pairs(pairs)
         if vocabulary_size is None:
             vocabulary_size = min(max(len(sources), 2000), 10_000)
@@ -123,12 +118,12 @@ class Translator:
                 **settings,
             }
         target = tokenizers[1]
-        model = RECIPES[recipe].build(
+        model = TRANSLATORS[recipe].build(
             target.vocabulary_size,
             pad_id=target.pad_id,
             start_id=target.bos_id,
             stop_id=target.eos_id,
-            **{**RECIPES[recipe].settings, **settings},
+            **{**TRANSLATORS[recipe].settings, **settings},
         )
         model.build()
         return cls(model, *tokenizers, max_length=max_length, recipe=recipe)
@@ -188,7 +183,7 @@ class Translator:
         keras.utils.set_random_seed(seed)
         train = self._batches(*train, max_tokens=max_tokens, seed=seed)
         if learning_rate is None:
-            learning_rate = RECIPES[self.recipe].learning_rate
+            learning_rate = TRANSLATORS[self.recipe].learning_rate
         if warmup_steps is None:
             warmup_steps = max(1, epochs * len(train) // 10)
         compile_for_tokens(self.model, learning_rate, warmup_steps, label_smoothing)

@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_transformer.generation.inputs import pad_rows
 from keras_transformer.ops.backend import compiled
-from keras_transformer.tasks.length_batches import length_batches
+from keras_transformer.tasks.encoding import length_batches
 from keras_transformer.training import shift_right, token_losses
 
 

@@ -7,7 +7,7 @@ import keras_transformer as kt
 from keras_transformer import Translator
 from keras_transformer.models import Seq2SeqTransformer
 from keras_transformer.tasks.fitting import batch_tokens
-from keras_transformer.tasks.translation_recipes import RECIPES
+from keras_transformer.tasks.recipes import TRANSLATORS
 from keras_transformer.tokenizers import SentencePieceTokenizer
 
 WORDS = {"하나": "one", "둘": "two", "셋": "three", "넷": "four"}
@@ -192,7 +192,7 @@ def test_batches_and_warm_up_follow_the_data():
     rate = translator.model.optimizer.get_config()["learning_rate"]["config"]
     assert int(translator.model.optimizer.iterations) == 20  # one batch an epoch
     assert rate["warmup_steps"] == 2
-    assert rate["peak"] == RECIPES["transformer"].learning_rate
+    assert rate["peak"] == TRANSLATORS["transformer"].learning_rate
 
 
 def test_parts_that_do_not_fit_are_refused():

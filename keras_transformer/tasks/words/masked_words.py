@@ -8,7 +8,7 @@ import numpy as np
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.ops.checks import check_integer, check_number
 from keras_transformer.tasks.texts import check_texts
-from keras_transformer.tasks.word_vectors import word_pieces
+from keras_transformer.tasks.words.word_vectors import word_pieces
 from keras_transformer.training import TokenCrossentropy, mask_tokens
 
 MASK_PIECE = "<mask>"

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.datasets import read_word_in_context
-from keras_transformer.tasks import best_threshold, word_in_context
+from keras_transformer.tasks import best_threshold, evaluate_word_in_context
 
 HEADER = "ID\tTarget\tSENTENCE1\tSENTENCE2\tANSWER\r\n"
 ROWS = (
@@ -87,16 +87,16 @@ def test_cosines_next_to_each_other_are_told_apart_on_the_same_pairs(tmp_path):
                 return np.array([[1, 0]] * 2, "float32")
             return np.stack([near, np.sqrt(1 - near**2)], axis=1)
 
-        measured = word_in_context(encode, pairs, pairs)
+        measured = evaluate_word_in_context(encode, pairs, pairs)
         assert measured["accuracy"] == measured["chosen"]
 
 
 def test_the_cosine_is_measured_against_a_threshold_of_other_pairs(tmp_path):
     pairs = read_word_in_context(write(tmp_path))  # starts 0 4, 4 5, 1 0
     pairs = pairs.assign(same=[False, True, True])
-    measured = word_in_context(length_and_start, pairs, pairs)
+    measured = evaluate_word_in_context(length_and_start, pairs, pairs)
     assert measured["accuracy"] == measured["chosen"] == 1.0
     assert np.cos(1) < measured["threshold"] < np.cos(0.25)
     assert measured["majority"] == pytest.approx(2 / 3)
     with pytest.raises(ValueError, match="Received: 3 and 0"):
-        word_in_context(length_and_start, pairs, pairs[:0])
+        evaluate_word_in_context(length_and_start, pairs, pairs[:0])

@@ -130,9 +130,20 @@ def test_without_positions_the_three_vectors_are_one_and_the_same(tokenizer):
 def test_a_known_sentence_is_its_own_nearest(tokenizer):
     senses = finder(tokenizer, num_neighbors=1)
     assert senses.predict(TEXTS, "배") == SENSES
-    assert senses.evaluate(TEXTS, ["배"] * 5, SENSES) == {"accuracy": 1.0, "배": 1.0}
-    wrong = ["pear", *SENSES[1:]]
-    assert senses.evaluate(TEXTS, "배", wrong)["accuracy"] == 0.8
+    assert senses.evaluate(TEXTS, "배", SENSES)["accuracy"] == 1.0
+
+
+def test_each_word_has_its_own_accuracy(tokenizer):
+    words = ["배", "배", "배를", "배", "배가"]
+    senses = finder(tokenizer, words=words, num_neighbors=1)
+    wrong = ["pear", "boat", "pear", "pear", "boat"]
+    measured = senses.evaluate(TEXTS, words, wrong)
+    assert measured["accuracy"] == 0.6
+    assert measured["words"].to_dict("index") == {
+        "배": {"sentences": 3, "accuracy": pytest.approx(2 / 3)},
+        "배가": {"sentences": 1, "accuracy": 0.0},
+        "배를": {"sentences": 1, "accuracy": 1.0},
+    }
 
 
 def test_the_nearest_vote_and_of_equal_votes_the_first_counts(tokenizer):

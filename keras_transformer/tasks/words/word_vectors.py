@@ -6,7 +6,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformer.ops.backend import without_gradients
-from keras_transformer.tasks.length_batches import length_batches
+from keras_transformer.tasks.encoding import length_batches
 from keras_transformer.tasks.texts import check_texts
 
 # What tokenizers put before or into a piece to mark where words begin.

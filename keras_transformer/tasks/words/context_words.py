@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_transformer.ops.checks import check_integer
 from keras_transformer.tasks.texts import check_texts
-from keras_transformer.tasks.word_vectors import word_pieces
+from keras_transformer.tasks.words.word_vectors import word_pieces
 
 
 class ContextWords:

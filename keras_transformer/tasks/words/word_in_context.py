@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from keras_transformer.tasks.word_senses import unit
+from keras_transformer.tasks.words.word_senses import unit
 
 
-def word_in_context(
+def evaluate_word_in_context(
     encode: Callable, choose: pd.DataFrame, test: pd.DataFrame
 ) -> dict[str, float]:
     """Measure how well a cosine tells whether a word has one sense in two sentences.
@@ -31,7 +31,7 @@ def word_in_context(
     Example:
 
     >>> pairs = [read_word_in_context(f"{part}.tsv") for part in ("train", "test")]
-    >>> word_in_context(partial(word_vectors, model, tokenizer), *pairs)
+    >>> evaluate_word_in_context(partial(word_vectors, model, tokenizer), *pairs)
 
     Source: Pilehvar and Camacho-Collados 2019, https://arxiv.org/abs/1808.09121
     """

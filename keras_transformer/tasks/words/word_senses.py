@@ -8,7 +8,7 @@ import pandas as pd
 
 from keras_transformer.ops.checks import check_integer
 from keras_transformer.tasks.texts import check_texts
-from keras_transformer.tasks.word_vectors import word_spans
+from keras_transformer.tasks.words.word_vectors import word_spans
 
 
 class WordSenses:
@@ -115,19 +115,24 @@ class WordSenses:
     def evaluate(
         self, texts: Sequence[str], words: Sequence[str], senses: Sequence
     ) -> dict:
-        """Return the share of right senses: `accuracy`, and one for each word.
+        """Compare the senses that are found with the right ones.
 
         Args:
             texts: Sentences that are not among the known ones.
             words: The word of each.
             senses: The right sense of each.
+
+        Returns:
+            `accuracy`, the share of right senses; and `words`, a pandas table with
+            a row for each word: its number of `sentences`, and their `accuracy`.
         """
         texts, senses = check_texts(texts, senses)
         words = _words(texts, words)
         found = self.predict(texts, words)
-        right = np.array([a == b for a, b in zip(found, senses, strict=True)])
-        each = pd.Series(right).groupby(words).mean()
-        return {"accuracy": float(right.mean()), **each.to_dict()}
+        right = pd.Series([a == b for a, b in zip(found, senses, strict=True)])
+        each = right.groupby(pd.Index(words, name="word"))
+        table = each.agg(sentences="size", accuracy="mean")
+        return {"accuracy": float(right.mean()), "words": table}
 
     def _neighbours(self, vectors, word):
         """The nearest known rows (vectors, k) of a word, and their cosines."""

@@ -9,9 +9,9 @@ from keras_transformer.tasks import (
     ContextWords,
     embedding_vectors,
     fit_masked_words,
-    masked_words,
     word_spans,
 )
+from keras_transformer.tasks.words import masked_words
 from keras_transformer.tokenizers import SentencePieceTokenizer
 from keras_transformer.training import mask_tokens
 

@@ -1,0 +1,165 @@
+"""Whether a model, its tokenizers and its labels fit one another."""
+
+import warnings
+from collections.abc import Sequence
+
+from keras import ops
+
+from keras_transformer.generation.limits import own_settings
+from keras_transformer.ops.checks import check_integer
+from keras_transformer.tasks.texts import plain
+
+
+def check_classifier_parts(model, tokenizer, labels: Sequence) -> list:
+    """Refuse a classifier, a tokenizer and labels that do not fit one another.
+
+    Returns:
+        The labels as plain Python values.
+
+    Raises:
+        ValueError: Fewer than two labels or equal ones, another number of outputs,
+            fewer ids than the tokenizer's.
+    """
+    labels = [plain(label) for label in labels]
+    if len(labels) < 2 or len(set(labels)) != len(labels):
+        raise ValueError(
+            "`labels` must be at least two different labels. Received: "
+            f"labels={labels}."
+        )
+    wanted = 1 if len(labels) == 2 else len(labels)
+    outputs = model.output_shape[-1]
+    if outputs not in (wanted, len(labels)):
+        raise ValueError(
+            f"A model for {len(labels)} labels must have {wanted} outputs. This "
+            f"one has {outputs}."
+        )
+    rows = [getattr(layer, "input_dim", None) for layer in model.layers]
+    rows = next((size for size in rows if size is not None), None)
+    if rows is not None and tokenizer.vocabulary_size > rows:
+        raise ValueError(
+            f"The tokenizer has {tokenizer.vocabulary_size} ids, but the model's "
+            f"embedding only {rows} rows. Use the tokenizer that it was built for."
+        )
+    return labels
+
+
+def check_translator_parts(model, source_tokenizer, target_tokenizer, max_length: int):
+    """Refuse a model and tokenizers that do not fit one another.
+
+    Raises:
+        ValueError: Fewer ids than the tokenizers', other special ids, fewer positions
+            than `max_length`.
+    """
+    source_size = getattr(model, "source_vocabulary_size", None)
+    for tokenizer, size, side in (
+        (source_tokenizer, source_size or model.vocabulary_size, "source"),
+        (target_tokenizer, model.vocabulary_size, "target"),
+    ):
+        if tokenizer.vocabulary_size > size:
+            raise ValueError(
+                f"The {side} tokenizer has {tokenizer.vocabulary_size} ids, but the "
+                f"model only {size}. Use the tokenizer that it was built for."
+            )
+    if source_tokenizer.pad_id != target_tokenizer.pad_id:
+        raise ValueError(
+            "Both tokenizers must have one pad_id. Received: "
+            f"{source_tokenizer.pad_id} (source), {target_tokenizer.pad_id} (target)."
+        )
+    pad_id, bos_id, eos_id = (
+        getattr(target_tokenizer, f"{name}_id") for name in ("pad", "bos", "eos")
+    )
+    ids = {
+        "start_id": [bos_id, eos_id, pad_id],  # eos: BART's, pad: T5's and Marian's
+        "stop_id": [eos_id],
+        "pad_id": [pad_id],
+    }
+    other = {n: known for n, known in ids.items() if getattr(model, n) not in known}
+    if other:
+        got = ", ".join(f"{name}={getattr(model, name)}" for name in other)
+        raise ValueError(
+            f"The model must have the ids of the target tokenizer, {other}. Received a "
+            f"model with {got}."
+        )
+    _check_positions(model, max_length)
+
+
+def check_generator_parts(
+    model, tokenizer, *, max_length: int | None, add_bos: bool
+) -> int:
+    """Refuse a model and a tokenizer that do not fit one another.
+
+    Returns:
+        `max_length`, or its default.
+
+    Raises:
+        ValueError: A model that reads a source, fewer ids than the tokenizer's, other
+            special ids, no bos id where texts are to begin with it, a `max_length`
+            out of range.
+    """
+    if getattr(model, "start_id", -1) is not None:
+        raise ValueError(
+            "`model` must be a language model, which writes on from a prompt, such as "
+            f"LanguageModel. Received: {type(model).__name__}."
+        )
+    size = tokenizer.vocabulary_size
+    if model.pad_id is None and tokenizer.pad_id == size - 1:
+        size -= 1  # an id that the tokenizer added, and that no text has
+    if size > model.vocabulary_size:
+        raise ValueError(
+            f"The tokenizer has {size} ids, but the model only "
+            f"{model.vocabulary_size}. Use the tokenizer that it was built for."
+        )
+    own = own_settings(model)
+    stops = own.get("stop_ids", model.stop_id)
+    if tokenizer.eos_id not in (stops if isinstance(stops, list) else [stops]):
+        raise ValueError(
+            f"The model must have the tokenizer's eos id, stop_id={tokenizer.eos_id}. "
+            f"Received a model with stop_id={stops}."
+        )
+    # A tokenizer without a pad token has another's id for it, and pads nothing here.
+    pads = "pad" in getattr(tokenizer, "special_tokens", {"pad": ""})
+    if pads and model.pad_id not in (None, tokenizer.pad_id):
+        raise ValueError(
+            f"The model must have the tokenizer's pad_id={tokenizer.pad_id}, or None. "
+            f"Received a model with pad_id={model.pad_id}."
+        )
+    if add_bos and tokenizer.bos_id is None:
+        raise ValueError(
+            "`add_bos=True`, but the tokenizer has no bos id. Pass add_bos=False."
+        )
+    if max_length is None:
+        return model.position_limit or 512
+    check_integer("max_length", max_length, 2)
+    _check_positions(model, max_length)
+    return max_length
+
+
+def warn_of_shared_ids(model, tokenizer):
+    """Warn the caller's caller if the model takes the ends of texts for padding."""
+    ends = (tokenizer.bos_id, tokenizer.eos_id)
+    if model.pad_id is not None and model.pad_id in ends:
+        warnings.warn(
+            f"Padding and the ends of texts have one id, {model.pad_id}. Here they are "
+            "told apart by length. Where you call the model yourself, pass a "
+            "`padding_mask`.",
+            stacklevel=3,
+        )
+
+
+def known_ids(size: int):
+    """Return a processor that forbids the ids that a tokenizer of `size` has not."""
+
+    def forbid_unknown(logits, history):
+        known = ops.arange(logits.shape[-1], dtype="int32") < size
+        return ops.where(known, logits, float("-inf"))
+
+    return forbid_unknown
+
+
+def _check_positions(model, max_length):
+    limit = model.position_limit
+    if limit is not None and limit < max_length:
+        raise ValueError(
+            f"The model has positions for {limit} tokens, fewer than `max_length="
+            f"{max_length}`. Pass max_length={limit}."
+        )

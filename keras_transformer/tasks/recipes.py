@@ -1,0 +1,144 @@
+"""The models that the tasks build for texts of their own, by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from keras_transformer.layers import RotaryEmbedding
+from keras_transformer.models import (
+    LanguageModel,
+    RecurrentSeq2Seq,
+    Seq2SeqTransformer,
+    build_sentence_embedding_classifier,
+    build_text_classifier,
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a task builds a model, and how `fit` trains it by default.
+
+    Attributes:
+        build: Function of the vocabulary's size and the settings.
+        settings: Its settings.
+        learning_rate: The (highest) learning rate.
+        warmup_steps: Steps until then, of a model that predicts tokens; `None` for a
+            tenth of the updates.
+        sampling: As in `TextClassifier.fit`.
+    """
+
+    build: Callable
+    settings: dict
+    learning_rate: float
+    warmup_steps: int | None = None
+    sampling: float | None = None
+
+
+CLASSIFIERS = {
+    "default": Recipe(
+        build_text_classifier,
+        dict(
+            embed_dim=128,
+            num_heads=4,
+            dense_dim=256,
+            positions="learned",
+            dropout=0.5,
+            normalize_first=True,
+        ),
+        learning_rate=2e-4,
+        sampling=0.2,
+    ),
+    "chapter": Recipe(
+        build_text_classifier,
+        dict(embed_dim=128, num_heads=4, dense_dim=256),
+        learning_rate=1e-3,
+    ),
+    "sentence-embedding": Recipe(
+        build_sentence_embedding_classifier,
+        dict(
+            embed_dim=100,
+            lstm_units=64,
+            num_hops=8,
+            attention_dim=64,
+            penalty=0.1,
+            dropout=0.3,
+        ),
+        learning_rate=1e-3,
+    ),
+}
+
+RECURRENT = {"embed_dim": 128, "units": 256, "dropout": 0.3}
+
+TRANSLATORS = {
+    "2014": Recipe(
+        RecurrentSeq2Seq,
+        {**RECURRENT, "attention": None},
+        learning_rate=2e-3,
+    ),
+    "2015": Recipe(
+        RecurrentSeq2Seq,
+        {**RECURRENT, "attention": "bahdanau"},
+        learning_rate=2e-3,
+    ),
+    "luong": Recipe(
+        RecurrentSeq2Seq,
+        {**RECURRENT, "attention": "luong"},
+        learning_rate=2e-3,
+    ),
+    "transformer": Recipe(
+        Seq2SeqTransformer,
+        dict(
+            num_layers=2,
+            embed_dim=128,
+            num_heads=4,
+            dense_dim=256,
+            dropout=0.3,
+            normalize_first=True,
+        ),
+        learning_rate=2e-3,
+    ),
+}
+
+
+def build_llama(vocabulary_size: int, **settings) -> LanguageModel:
+    """Build a language model with rotary positions."""
+    # A layer of its own for each model.
+    rotary = {"positions": None, "rotary": RotaryEmbedding()}
+    return LanguageModel(vocabulary_size, **{**rotary, **settings})
+
+
+GENERATORS = {
+    "gpt2": Recipe(
+        LanguageModel,
+        dict(
+            num_layers=4,
+            embed_dim=128,
+            num_heads=4,
+            dense_dim=512,
+            dropout=0.2,
+            activation="gelu_tanh",
+            normalize_first=True,
+            layer_norm_epsilon=1e-5,
+        ),
+        learning_rate=3e-3,
+        warmup_steps=200,
+    ),
+    "llama": Recipe(
+        build_llama,
+        dict(
+            num_layers=4,
+            embed_dim=128,
+            num_heads=4,
+            num_key_value_heads=2,
+            dense_dim=352,
+            dropout=0.2,
+            activation="silu",
+            gated=True,
+            norm="rms",
+            normalize_first=True,
+            layer_norm_epsilon=1e-5,
+            use_bias=False,
+        ),
+        learning_rate=3e-3,
+        warmup_steps=200,
+    ),
+}

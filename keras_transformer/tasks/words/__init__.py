@@ -1,0 +1,27 @@
+"""Words in context: found, made vectors of, learned from raw text, told apart."""
+
+from keras_transformer.tasks.words.context_words import ContextWords
+from keras_transformer.tasks.words.masked_words import fit_masked_words
+from keras_transformer.tasks.words.word_in_context import (
+    best_threshold,
+    evaluate_word_in_context,
+)
+from keras_transformer.tasks.words.word_senses import WordSenses
+from keras_transformer.tasks.words.word_vectors import (
+    embedding_vectors,
+    word_pieces,
+    word_spans,
+    word_vectors,
+)
+
+__all__ = [
+    "ContextWords",
+    "WordSenses",
+    "best_threshold",
+    "embedding_vectors",
+    "evaluate_word_in_context",
+    "fit_masked_words",
+    "word_pieces",
+    "word_spans",
+    "word_vectors",
+]

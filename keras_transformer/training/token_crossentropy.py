@@ -1,0 +1,103 @@
+"""The loss of predicted tokens, and the perplexity that it makes."""
+
+import keras
+from keras import ops
+
+from keras_transformer.layers.base import PACKAGE
+from keras_transformer.ops.checks import check_number
+
+
+@keras.saving.register_keras_serializable(package=PACKAGE)
+class TokenCrossentropy(keras.losses.Loss):
+    """Crossentropy of integer labels, a mean over tokens, smoothed.
+
+    `loss = sum_t w_t (-(1 - e) log p_t[label_t] - e mean_v log p_t[v]) / sum_t w_t`
+    with the label smoothing e.
+
+    Masks: `sample_weight` (B, T) is 0 where there is padding. A mask that the
+    logits carry counts as well.
+
+    Args:
+        label_smoothing: The share e of probability that goes to all tokens alike.
+        name: Name of the loss.
+        **kwargs: As in `keras.losses.Loss`.
+
+    Call arguments:
+        y_true: Labels (B, T), integers.
+        y_pred: Logits (B, T, V).
+
+    Raises:
+        ValueError: `label_smoothing` outside [0, 1).
+
+    Example:
+
+    >>> loss = TokenCrossentropy(label_smoothing=0.1)
+    >>> model.compile("adam", loss=loss, weighted_metrics=[Perplexity()])
+
+    Source: Szegedy et al. 2016, https://arxiv.org/abs/1512.00567
+    """
+
+    def __init__(
+        self, label_smoothing: float = 0.0, name: str = "token_crossentropy", **kwargs
+    ):
+        kwargs.setdefault("reduction", "mean_with_sample_weight")
+        # Keras casts labels to the loss's dtype: half precision would round ids.
+        kwargs.setdefault("dtype", "float32")
+        super().__init__(name=name, **kwargs)
+        check_number("label_smoothing", label_smoothing, at_least=0, below=1)
+        self.label_smoothing = label_smoothing
+
+    def call(self, y_true, y_pred):
+        """Return the loss of each token, (B, T)."""
+        return token_losses(y_true, y_pred, self.label_smoothing)
+
+    def get_config(self):
+        return {**super().get_config(), "label_smoothing": self.label_smoothing}
+
+
+def token_losses(labels, logits, label_smoothing: float = 0.0):
+    """Return the crossentropy of each token in float32, (B, T).
+
+    No table of one-hot labels (B, T, V) is made.
+
+    Args:
+        labels: (B, T), integers.
+        logits: (B, T, V).
+        label_smoothing: See `TokenCrossentropy`.
+    """
+    logits = ops.cast(logits, "float32")
+    index = ops.expand_dims(ops.cast(labels, "int32"), -1)
+    chosen = ops.squeeze(ops.take_along_axis(logits, index, axis=-1), -1)
+    losses = ops.logsumexp(logits, axis=-1) - chosen
+    if label_smoothing:
+        # mean(logits) - chosen is what smoothing moves from one token to all.
+        losses = losses + label_smoothing * (chosen - ops.mean(logits, axis=-1))
+    return losses
+
+
+@keras.saving.register_keras_serializable(package=PACKAGE)
+class Perplexity(keras.metrics.Mean):
+    """`exp(mean loss of a token)`: among how many tokens the model wavers.
+
+    Args:
+        name: Name of the metric.
+        **kwargs: As in `keras.metrics.Mean`.
+
+    Call arguments:
+        y_true: Labels (B, T), integers.
+        y_pred: Logits (B, T, V).
+        sample_weight: (B, T), 0 for padding: compile with `weighted_metrics`.
+
+    Example:
+
+    >>> model.compile("adam", TokenCrossentropy(), weighted_metrics=[Perplexity()])
+    """
+
+    def __init__(self, name: str = "perplexity", **kwargs):
+        super().__init__(name=name, **kwargs)
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        super().update_state(token_losses(y_true, y_pred), sample_weight)
+
+    def result(self):
+        return ops.exp(super().result())
