@@ -1,5 +1,6 @@
 """What every test shares: a backend, a fixed seed, and the folder of test data."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -11,6 +12,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # Several test processes share one accelerator: take memory as needed, not all of it.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+# Tracing and compiling leave millions of objects, which take long to look through.
+gc.set_threshold(100_000, 20, 20)
 # Most tests run tiny compiled functions once: compile them fast, not well.
 os.environ.setdefault(
     "XLA_FLAGS",

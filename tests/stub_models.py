@@ -1,5 +1,7 @@
 """Small models with `start` and `step`, and the same in NumPy, for tests of search."""
 
+import functools
+
 import keras
 import numpy as np
 from keras import ops
@@ -52,6 +54,23 @@ class TableModel(Stub):
         row = tokens if self.last_only else sums % self.number
         logits = ops.cast(self.rows(row), self.logits_dtype)
         return logits, {"count": count, "sum": sums}
+
+
+def table_model(table, **settings):
+    """Return the one `TableModel` of these settings, with this table.
+
+    Searches of it are compiled once a process, whatever the tables. Two tables at a
+    time need two `TableModel`s.
+    """
+    policy = keras.config.dtype_policy().name
+    model = _table_model(np.shape(table), tuple(settings.items()), policy)
+    model.rows.embeddings.assign(np.asarray(table, "float32"))
+    return model
+
+
+@functools.cache
+def _table_model(shape, settings, policy):
+    return TableModel(np.zeros(shape), **dict(settings))
 
 
 class AligningModel(Stub):

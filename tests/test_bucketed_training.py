@@ -6,6 +6,8 @@ import keras
 import numpy as np
 import pytest
 
+from cases.examples import quick
+from cases.helpers import slow_on
 from keras_transformer.datasets import BucketedDataset
 from random_rows import VOCABULARY, pairs, random_rows
 
@@ -55,7 +57,9 @@ def translator():
     return model
 
 
-@pytest.mark.parametrize("settings", [{"batch_size": 8}, {"max_tokens": 80}], ids=str)
+@pytest.mark.parametrize(
+    "settings", quick([{"batch_size": 8}, {"max_tokens": 80}], [{"max_tokens": 80}])
+)
 def test_fit_evaluate_and_predict_agree_with_row_by_row(settings):
     rows, labels = random_rows()
     model, _ = classifier()
@@ -92,6 +96,7 @@ def test_fit_evaluate_and_predict_take_pairs():
     assert outputs.shape == (70, 30, VOCABULARY)
 
 
+@slow_on("jax")
 def test_each_epoch_of_fit_sees_each_row_once():
     ids = list(range(1, 23))
     rows = [[n] * (1 + n % 7) for n in ids]
@@ -115,7 +120,7 @@ def test_each_epoch_of_fit_sees_each_row_once():
 @pytest.mark.skipif(
     keras.backend.backend() == "torch", reason="PyTorch runs eagerly: no traces"
 )
-@pytest.mark.parametrize("count", [40, 70, 150])
+@pytest.mark.parametrize("count", quick([40, 70, 150], [70]))
 def test_traces_are_no_more_than_edges(count):
     rows, labels = random_rows(count, longest=60)
     model, seen = classifier()

@@ -3,6 +3,7 @@ import io
 import numpy as np
 import pytest
 
+from cases.helpers import slow_on
 from keras_transformer.cli import main
 
 ROWS = [("정말 재미있다", 1), ("너무 지루하다", 0), ("좋은 영화", 1), ("아깝다", 0)]
@@ -50,6 +51,7 @@ def tiny_recipes(monkeypatch):
             monkeypatch.setitem(recipe.settings, name, value)
 
 
+@slow_on("jax", "tensorflow")
 def test_generation_trains_evaluates_and_writes(
     reviews, tmp_path, capsys, tiny_recipes, monkeypatch
 ):

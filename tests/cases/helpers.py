@@ -53,12 +53,14 @@ def run(model, method, *tensors, **settings):
     return function(*tensors)
 
 
-def slow_on_jax(test):
-    """Mark a test of many uncompiled steps as slow there.
+def slow_on(*backends):
+    """Mark a test as slow on these backends: the others hold its law quickly.
 
-    Called as they are, JAX compiles each of a model's small operations on its own.
+    Called as they are, JAX compiles each of a model's small operations on its own;
+    TensorFlow takes seconds to trace and compile a search or a training step.
     """
-    return pytest.mark.slow(test) if keras.backend.backend() == "jax" else test
+    slow = keras.backend.backend() in backends
+    return pytest.mark.slow if slow else lambda test: test
 
 
 def randomize(layer, seed=0):

@@ -15,7 +15,7 @@ import keras_transformer as kt
 
 from .complete_examples import COMPLETE
 from .examples import CORE, EXAMPLES, block, public_layers, quick
-from .helpers import assert_close, copy_weights, fresh_process, randomize
+from .helpers import assert_close, copy_weights, fresh_process, randomize, slow_on
 
 ALL = {**{f"{n}-complete": e for n, e in COMPLETE.items()}, **EXAMPLES}
 
@@ -243,6 +243,7 @@ print("\\n".join(configs))
 """
 
 
+@slow_on("jax", "tensorflow")
 def test_a_new_process_loads_all_layers_without_custom_objects(tmp_path):
     inputs, outputs, real = {}, [], {}
     for name, example in COMPLETE.items():

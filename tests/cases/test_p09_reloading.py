@@ -12,7 +12,8 @@ import pytest
 
 import keras_transformer as kt
 
-from .helpers import array, fresh_process
+from .examples import quick
+from .helpers import array, fresh_process, slow_on
 from .ready_models import READY, batch, compiled
 
 AGAIN = """
@@ -58,6 +59,7 @@ def test_a_new_process_predicts_and_trains_on_like_the_old_one(tmp_path):
         np.testing.assert_allclose(losses, ours, rtol=1e-5)
 
 
+@slow_on("jax", "tensorflow")
 @pytest.mark.parametrize("name", READY)
 def test_training_shows_in_what_is_saved(name, tmp_path):
     model = compiled(READY[name]())
@@ -85,7 +87,10 @@ else:
 
 @pytest.mark.parametrize(
     ("name", "missing"),
-    [("chapter", "TransformerEncoder"), ("sentence-embedding", "SelfAttentive")],
+    quick(
+        [("chapter", "TransformerEncoder"), ("sentence-embedding", "SelfAttentive")],
+        [("sentence-embedding", "SelfAttentive")],
+    ),
 )
 def test_loading_without_the_package_names_the_missing_class(name, missing, tmp_path):
     READY[name]().save(tmp_path / "model.keras")

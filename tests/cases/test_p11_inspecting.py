@@ -14,7 +14,7 @@ import pytest
 import keras_transformer as kt
 
 from .examples import EXAMPLES, block, quick, shape
-from .helpers import finish, start_process
+from .helpers import finish, slow_on, start_process
 
 NONE = {"B": None, "T": None, "S": None}
 
@@ -184,6 +184,7 @@ print(json.dumps([variable.path for variable in model.variables]))
 """
 
 
+@slow_on("jax", "tensorflow")
 def test_paths_with_given_names_are_equal_in_two_new_processes():
     processes = [start_process(PRINTING.format(extra=extra)) for extra in (0, 2)]
     one, two = [finish(process).splitlines()[-1] for process in processes]

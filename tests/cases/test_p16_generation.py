@@ -6,6 +6,7 @@ Sources: keras-team/keras-hub#779, PR #804; huggingface/transformers PR #18265.
 import keras
 import pytest
 
+from cases.helpers import slow_on
 from keras_transformer.generation import beam_search, generate, stream
 from models.model_examples import language_model, translator
 from stub_models import counting
@@ -16,8 +17,8 @@ pytestmark = pytest.mark.skipif(
     keras.backend.backend() == "torch", reason="PyTorch runs eagerly: no traces"
 )
 MODELS = {
-    "language": lambda: language_model("rotary", stop_id=2),
-    "translator": lambda: translator("sinusoidal"),
+    "language": lambda: language_model("rotary", num_layers=1, stop_id=2),
+    "translator": lambda: translator("sinusoidal", num_layers=1),
 }
 
 
@@ -102,6 +103,7 @@ def test_a_longer_prompt_is_one_new_trace():
     assert traces(model) == 2 * first
 
 
+@slow_on("tensorflow")
 def test_each_way_of_searching_is_traced_on_its_own():
     model = counting(MODELS["language"]())
     once = {}

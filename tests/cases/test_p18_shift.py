@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.generation import beam_search, generate, stream
-from stub_models import TableModel, counting_table
+from stub_models import counting_table, table_model
 
 from .examples import quick
 
@@ -27,7 +27,7 @@ BUFFERS = [
 
 def counter(**settings):
     """After each token i comes i + 1."""
-    return TableModel(counting_table(16), last_only=True, stop_id=STOP, **settings)
+    return table_model(counting_table(16), last_only=True, stop_id=STOP, **settings)
 
 
 @pytest.mark.parametrize("compiled", quick([True, False], [False]))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.generation import beam_search, generate, stream
-from stub_models import TableModel
+from stub_models import TableModel, table_model
 
 from .examples import quick
 
@@ -18,12 +18,12 @@ A, B, C, STOP, FIRST, SECOND = 1, 2, 3, 4, 5, 6
 CHAINS = {FIRST: A, SECOND: B, A: STOP, B: C, C: A}
 
 
-def chain(follows=CHAINS, size=8, **settings):
+def chain(follows=CHAINS, size=8, make=table_model, **settings):
     """A model in which one token follows each, nearly for certain."""
     table = np.zeros((size, size))
     for token, following in follows.items():
         table[token, following] = 12.0
-    return TableModel(table, last_only=True, **{"stop_id": STOP, **settings})
+    return make(table, last_only=True, **{"stop_id": STOP, **settings})
 
 
 def whole(model, inputs, **settings):
@@ -79,14 +79,14 @@ def test_what_follows_the_end_is_padding(pad):
 def test_no_step_is_taken_after_the_last_end(search):
     if search is SEARCHES["beams"]:
         pytest.skip("beams go on while a better text may come")
-    model = chain()
+    model = chain(make=TableModel)
     search(model, [[FIRST], [SECOND]], max_new_tokens=10, jit_compile=False)
     assert model.calls == {"start": 1, "step": 4}
 
 
 def test_beams_stop_once_they_are_full_or_no_text_can_be_better():
     for early_stopping in (True, False):
-        model = chain()
+        model = chain(make=TableModel)
         beam_search(
             model,
             [[FIRST], [SECOND]],

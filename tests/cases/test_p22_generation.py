@@ -23,7 +23,7 @@ from models.recurrent_examples import make as recurrent
 from stub_models import Recomputed, log_softmax
 
 from .examples import quick
-from .helpers import array, slow_on_jax
+from .helpers import array, slow_on
 
 KINDS = [
     *[("language", position) for position in LANGUAGE_MODELS],
@@ -39,8 +39,8 @@ def make(kind, position):
     if kind == "recurrent":
         return recurrent(position)
     if kind == "language":
-        return language_model(position, stop_id=2)
-    return translator(position)
+        return language_model(position, num_layers=1, stop_id=2)
+    return translator(position, num_layers=1)
 
 
 def full_pass(model):
@@ -78,7 +78,7 @@ def assert_alike(ours, theirs):
         np.testing.assert_allclose(one, other, atol=1e-4)
 
 
-@slow_on_jax
+@slow_on("jax")
 @pytest.mark.parametrize(("kind", "position"), quick(KINDS, QUICK))
 def test_texts_with_a_cache_are_those_without(kind, position):
     model = make(kind, position)

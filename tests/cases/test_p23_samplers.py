@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_transformer.generation import generate
 from keras_transformer.generation.processors import History, penalize_repetition
-from stub_models import TableModel, random_table
+from stub_models import random_table, table_model
 
 from .helpers import array
 
@@ -21,7 +21,7 @@ DRAWS = 20_000
 
 def draws(logits, count=DRAWS, seed=0, **settings):
     """Return tokens drawn from the same logits, many in each of some rows."""
-    model = TableModel(np.tile(logits, (len(logits), 1)), last_only=True)
+    model = table_model(np.tile(logits, (len(logits), 1)), last_only=True)
     rows = min(count, 2000)
     found = generate(
         model,
@@ -51,7 +51,7 @@ def frequencies(**settings):
     ids=str,
 )
 def test_what_leaves_one_token_is_greedy(settings):
-    model = TableModel(random_table(7, seed=1, number=997))
+    model = table_model(random_table(7, seed=1, number=997))
     prompts = [[1, 2], [3]]
     greedy = generate(model, prompts, max_new_tokens=12)
     found = generate(model, prompts, max_new_tokens=12, seed=4, **settings)
@@ -120,7 +120,7 @@ def test_rows_with_equal_logits_are_drawn_apart():
 def test_rows_are_drawn_from_their_own_logits():
     table = np.full((4, 4), -np.inf)
     table[[0, 1, 2, 3], [1, 0, 3, 2]] = 0.0
-    model = TableModel(table, last_only=True)
+    model = table_model(table, last_only=True)
     for settings in ({}, {"top_k": 2}, {"top_p": 0.9}):
         found = generate(
             model, [[0], [1], [2], [3]], max_new_tokens=1, temperature=1.0, **settings
@@ -150,6 +150,6 @@ def test_a_penalty_takes_from_positive_and_negative_logits():
     ],
 )
 def test_settings_out_of_range_are_refused(name, value):
-    model = TableModel(np.zeros((3, 3)))
+    model = table_model(np.zeros((3, 3)))
     with pytest.raises(ValueError, match=f"`{name}`.*Received"):
         generate(model, [[1]], max_new_tokens=1, **{name: value})

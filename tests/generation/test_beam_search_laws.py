@@ -12,6 +12,7 @@ from stub_models import (
     log_softmax,
     random_table,
     table_log_probs,
+    table_model,
 )
 
 STOP = 4
@@ -20,7 +21,7 @@ PROMPTS = [[1, 2], [3], [2, 2, 1]]
 
 
 def model(**settings):
-    return TableModel(TABLE, **{"stop_id": STOP, **settings})
+    return table_model(TABLE, **{"stop_id": STOP, **settings})
 
 
 def texts(rows):
@@ -225,7 +226,7 @@ def test_a_row_of_a_batch_is_searched_as_if_alone(kind):
     if kind == "writer":
         searched = model()
     else:
-        searched = translator("learned", stop_id=STOP)
+        searched = translator("learned", num_layers=1, stop_id=STOP)
     settings = {"num_beams": 3, "max_new_tokens": 7}
     together = beam_search(searched, PROMPTS, **settings)
     alone = [beam_search(searched, [row], **settings)[0] for row in PROMPTS]
@@ -246,7 +247,7 @@ def test_finished_texts_are_kept_while_others_go_on():
     table = np.full((5, 5), -9.0)
     table[:, STOP], table[:, 1] = 2.0, 0.0
     (row,) = beam_search(
-        TableModel(table, stop_id=STOP),
+        table_model(table, stop_id=STOP),
         [[1]],
         num_beams=2,
         max_new_tokens=6,

@@ -8,7 +8,7 @@ from keras import ops
 from keras_transformer.generation import generate, stream
 from models.model_examples import language_model, translator
 from models.recurrent_examples import make as recurrent
-from stub_models import TableModel, random_table, table_log_probs
+from stub_models import TableModel, random_table, table_log_probs, table_model
 
 STOP = 4
 TABLE = random_table(5, seed=2, number=997)
@@ -16,7 +16,7 @@ PROMPTS = [[1, 2], [3], [2, 2, 1], [4, 1]]
 
 
 def model(**settings):
-    return TableModel(TABLE, **{"stop_id": STOP, **settings})
+    return table_model(TABLE, **{"stop_id": STOP, **settings})
 
 
 def by_hand(prompt, longest, least=0, stop_ids=(STOP,)):
@@ -59,8 +59,8 @@ def test_rows_are_padded_with_the_pad_id():
 def test_a_row_of_a_batch_gets_what_it_gets_alone(kind):
     searched = {
         "table": model,
-        "language": lambda: language_model("rotary", stop_id=STOP),
-        "translator": lambda: translator("learned", stop_id=STOP),
+        "language": lambda: language_model("rotary", num_layers=1, stop_id=STOP),
+        "translator": lambda: translator("learned", num_layers=1, stop_id=STOP),
         "recurrent": lambda: recurrent("2015", stop_id=STOP),
     }[kind]()
     together = generate(searched, PROMPTS, max_new_tokens=5).tolist()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from cases.helpers import randomize
+from cases.helpers import randomize, slow_on
 from keras_transformer.generation import beam_search, generate
 from models.model_examples import (
     LANGUAGE_MODELS,
@@ -57,6 +57,7 @@ SETTINGS = {
 }
 
 
+@slow_on("jax", "tensorflow")
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_long_search_with_settings_is_the_plain_loop(name):
     model = TableModel(random_table(12, number=5), stop_id=None)
@@ -75,8 +76,9 @@ def test_a_long_search_with_settings_is_the_plain_loop(name):
         assert [h.token_ids for h in one[0]] == [h.token_ids for h in other[0]]
 
 
+@slow_on("jax", "tensorflow")
 def test_weights_that_change_after_many_steps_are_seen():
-    model = language_model("rotary", stop_id=None)
+    model = language_model("rotary", num_layers=1, stop_id=None)
     before = generate(model, PROMPTS, max_new_tokens=LENGTH).tolist()
     randomize(model, seed=1)
     changed = generate(model, PROMPTS, max_new_tokens=LENGTH).tolist()
@@ -87,7 +89,7 @@ def test_weights_that_change_after_many_steps_are_seen():
 
 @pytest.mark.slow
 def test_variables_that_are_replaced_after_many_steps_are_seen():
-    model = language_model("rotary", stop_id=None)
+    model = language_model("rotary", num_layers=1, stop_id=None)
     texts(model, True)
     model.quantize("int8")
     assert texts(model, True) == texts(model, False)
@@ -95,7 +97,7 @@ def test_variables_that_are_replaced_after_many_steps_are_seen():
 
 @pytest.mark.slow
 def test_another_batch_after_many_steps_is_searched_on_its_own():
-    model = language_model("rotary", stop_id=None)
+    model = language_model("rotary", num_layers=1, stop_id=None)
     both = generate(model, PROMPTS, max_new_tokens=LENGTH)
     for row, prompt in zip(both, PROMPTS, strict=True):
         alone = generate(model, [prompt], max_new_tokens=LENGTH)

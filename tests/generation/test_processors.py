@@ -13,7 +13,7 @@ from keras_transformer.generation.processors import (
     keep_top_p,
     penalize_repetition,
 )
-from stub_models import AligningModel, TableModel, random_table, table_log_probs
+from stub_models import AligningModel, random_table, table_log_probs, table_model
 
 STOP = 4
 TABLE = random_table(6, seed=8, number=997)
@@ -147,7 +147,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=range(4))
 def test_processors_compose_in_both_searches(settings):
-    model = TableModel(TABLE, stop_id=STOP)
+    model = table_model(TABLE, stop_id=STOP)
     found = beam_search(
         model, PROMPTS, num_beams=1, max_new_tokens=5, length_penalty=0.0, **settings
     )
@@ -189,7 +189,7 @@ def test_a_processor_of_ones_own_sees_the_history(compiled):
         "processors": [next_is_sum_of_last_two],
         "jit_compile": compiled,
     }
-    model = TableModel(TABLE)
+    model = table_model(TABLE)
     expected = []
     for prompt in PROMPTS:
         text = [0, *prompt]
@@ -212,7 +212,7 @@ def test_processors_of_ones_own_come_last_and_in_order():
         return logits
 
     generate(
-        TableModel(TABLE, stop_id=STOP),
+        table_model(TABLE, stop_id=STOP),
         [[1]],
         max_new_tokens=3,
         min_new_tokens=3,
@@ -227,14 +227,14 @@ def test_processors_of_ones_own_come_last_and_in_order():
 
 def test_a_stop_id_is_reached_by_the_last_token_that_may_be():
     found = generate(
-        TableModel(TABLE, stop_id=STOP), PROMPTS, max_new_tokens=4, min_new_tokens=9
+        table_model(TABLE, stop_id=STOP), PROMPTS, max_new_tokens=4, min_new_tokens=9
     )
     assert STOP not in found
 
 
 def test_where_every_token_is_forbidden_the_search_still_ends():
     settings = {"no_repeat_ngram_size": 1, "max_new_tokens": 9}
-    stub = TableModel(TABLE[:, :3])
+    stub = table_model(TABLE[:, :3])
     (found,) = generate(stub, [[1]], **settings).tolist()
     assert sorted(found[:2]) == [0, 2] and len(found) == 9
     (sampled,) = generate(stub, [[1]], temperature=1.0, seed=0, **settings).tolist()

@@ -7,7 +7,7 @@ from keras import ops
 
 import keras_transformer as kt
 from cases.examples import quick
-from cases.helpers import assert_close, slow_on_jax
+from cases.helpers import assert_close, slow_on
 from keras_transformer.generation.rereading import Rereading
 from keras_transformer.ops.attention import is_recording
 from keras_transformer.visualization.view_data import view_data
@@ -62,7 +62,7 @@ def assert_as_teacher_forced(record, model, inputs, written):
             assert (len(queries), len(keys)) == (rows, columns)
 
 
-@slow_on_jax
+@slow_on("jax")
 @pytest.mark.parametrize(
     "position", quick(["learned", "rotary", "window"], ["learned"])
 )
@@ -78,6 +78,7 @@ def test_a_language_models_record_is_that_of_the_whole_texts(position):
     assert pair == (text[1:], text[:-1])
 
 
+@slow_on("jax")
 @pytest.mark.parametrize(
     "name",
     quick(
@@ -118,6 +119,7 @@ def row_until(row, stop_id):
     return row[: row.index(stop_id) + 1] if stop_id in row else row
 
 
+@slow_on("jax")
 def test_it_is_what_the_search_itself_looked_at():
     model = language_model("learned")
     with kt.record_attention(model) as steps:
@@ -134,6 +136,7 @@ def test_it_is_what_the_search_itself_looked_at():
         assert_close(weights, rows[..., pad : pad + size])
 
 
+@slow_on("jax")
 def test_a_text_that_ends_earlier_has_fewer_rows():
     model = language_model("learned")
     free = kt.generate(model, PROMPTS, max_new_tokens=NEW)
@@ -147,7 +150,7 @@ def test_a_text_that_ends_earlier_has_fewer_rows():
     assert_as_teacher_forced(record, model, PROMPTS, written)
 
 
-@slow_on_jax
+@slow_on("jax")
 @pytest.mark.parametrize(
     "settings",
     quick([dict(top_k=3, seed=1), dict(jit_compile=False)], [dict(top_k=3, seed=1)]),
@@ -173,7 +176,7 @@ def read_apart(model):
     return record, inputs, written
 
 
-@slow_on_jax
+@slow_on("jax")
 @pytest.mark.parametrize(
     "make",
     [
@@ -217,7 +220,7 @@ class SharedAttention(Stub):
         return self.attention(x, state)[:, 0], state
 
 
-@slow_on_jax
+@slow_on("jax")
 def test_two_uses_of_one_layer_are_told_apart_at_any_length():
     record, inputs, written = read_apart(SharedAttention())
     (path,) = record
@@ -244,7 +247,7 @@ def test_calls_of_a_layer_with_the_same_tokens_have_one_pair():
     assert record.tokens == [{}]
 
 
-@slow_on_jax
+@slow_on("jax")
 @pytest.mark.filterwarnings("ignore:The corpus is too small")
 def test_prompts_short_and_long_are_recorded_together():
     keras.utils.set_random_seed(0)

@@ -9,7 +9,7 @@ import pytest
 from keras_transformer.generation import generate
 from keras_transformer.generation.processors import draw
 from keras_transformer.generation.sampling import Sampling
-from stub_models import TableModel, random_table
+from stub_models import random_table, table_model
 
 TABLE = random_table(9, seed=2, number=997)
 PROMPTS = [[1, 2], [3], [2, 2, 1]]
@@ -21,7 +21,7 @@ FROZEN = [
 
 
 def sample(prompts=PROMPTS, model=None, **settings):
-    model = model or TableModel(TABLE)
+    model = model or table_model(TABLE)
     settings = {"temperature": 1.0, "max_new_tokens": 8, **settings}
     return generate(model, prompts, **settings).tolist()
 
@@ -64,7 +64,7 @@ def test_global_seeds_are_neither_used_nor_changed():
         own = keras.ops.convert_to_numpy(keras.random.uniform((2,)))
         return random.random(), np.random.random(), own
 
-    model = TableModel(TABLE)
+    model = table_model(TABLE)
     keras.utils.set_random_seed(1)
     expected = numbers()
     keras.utils.set_random_seed(1)
@@ -103,7 +103,7 @@ def test_what_asks_for_sampling(settings, sampled):
 @pytest.mark.parametrize("temperature", [1e-45, 1e-30, 1e-3])
 def test_the_smallest_temperatures_are_greedy(temperature):
     found = sample(temperature=temperature, seed=1)
-    assert found == generate(TableModel(TABLE), PROMPTS, max_new_tokens=8).tolist()
+    assert found == generate(table_model(TABLE), PROMPTS, max_new_tokens=8).tolist()
 
 
 def test_a_high_temperature_is_uniform():

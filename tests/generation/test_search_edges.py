@@ -10,7 +10,7 @@ import pytest
 from cases.examples import quick
 from keras_transformer.generation import beam_search, generate, stream
 from models.model_examples import language_model
-from stub_models import TableModel, random_table
+from stub_models import TableModel, random_table, table_model
 
 STOP = 4
 TABLE = random_table(5, seed=3, number=997)
@@ -26,7 +26,7 @@ def as_pairs(rows):
 )
 def test_logits_of_another_dtype_are_searched_in_float32(dtype):
     table = np.round(TABLE * 16) / 16  # exact in every dtype
-    plain = TableModel(table, stop_id=STOP)
+    plain = table_model(table, stop_id=STOP)
     other = TableModel(table, stop_id=STOP, dtype=dtype)
     for settings in ({}, {"temperature": 0.7, "top_k": 4, "top_p": 0.9, "seed": 1}):
         settings = {"max_new_tokens": 5, "repetition_penalty": 1.2, **settings}
@@ -44,7 +44,7 @@ def test_logits_of_another_dtype_are_searched_in_float32(dtype):
     "floatx", quick(["float16", "bfloat16", "float64"], ["bfloat16"])
 )
 def test_the_default_dtype_changes_no_search(floatx):
-    model = TableModel(TABLE, stop_id=STOP)
+    model = table_model(TABLE, stop_id=STOP)
     settings = {"max_new_tokens": 5, "no_repeat_ngram_size": 2}
     sampling = {"temperature": 0.7, "top_p": 0.9, "seed": 1}
     expected = (
@@ -80,7 +80,7 @@ def test_a_cache_in_half_precision_is_carried_on(policy):
 @pytest.mark.parametrize("num_beams", quick([1, 2, 5], [5]))
 def test_beams_may_be_more_than_tokens(vocabulary, num_beams):
     table = random_table(vocabulary, number=997)
-    model = TableModel(table, stop_id=vocabulary - 1)
+    model = table_model(table, stop_id=vocabulary - 1)
     (row,) = beam_search(
         model, [[0]], num_beams=num_beams, max_new_tokens=4, length_penalty=0.0
     )
@@ -97,7 +97,7 @@ def test_beams_may_be_more_than_tokens(vocabulary, num_beams):
 def test_one_possible_token_is_the_text_of_every_search():
     table = np.full((5, 5), -np.inf)
     table[np.arange(5), (np.arange(5) + 1) % 5] = 3.0
-    model = TableModel(table, last_only=True, stop_id=STOP)
+    model = table_model(table, last_only=True, stop_id=STOP)
     settings = {"max_new_tokens": 9}
     expected = [[2, 3, 4]]
     assert generate(model, [[1]], **settings).tolist() == expected
@@ -109,7 +109,7 @@ def test_one_possible_token_is_the_text_of_every_search():
 
 
 def test_ties_give_valid_distinct_texts():
-    model = TableModel(np.zeros((5, 5)), stop_id=STOP)
+    model = table_model(np.zeros((5, 5)), stop_id=STOP)
     for beams in (1, 2, 3):
         (row,) = beam_search(model, [[1]], num_beams=beams, max_new_tokens=3)
         assert len({tuple(h.token_ids) for h in row}) == len(row) == beams
@@ -117,7 +117,7 @@ def test_ties_give_valid_distinct_texts():
 
 
 def test_a_long_text_is_written_to_its_end():
-    model = TableModel(TABLE, stop_id=None)
+    model = table_model(TABLE, stop_id=None)
     found = generate(model, [[1, 2]], max_new_tokens=700)
     assert found.shape == (1, 700)
     start = generate(model, [[1, 2]], max_new_tokens=9)
@@ -134,7 +134,9 @@ def in_use():
 )
 @pytest.mark.parametrize("kind", quick(["table", "language"], ["table"]))
 def test_memory_stays_flat_over_200_calls(kind, search):
-    model = TableModel(TABLE) if kind == "table" else language_model("rotary")
+    model = (
+        TableModel(TABLE) if kind == "table" else language_model("rotary", num_layers=1)
+    )
 
     def call(number):
         prompt = [[1 + number % 4] * (1 + number % 15)]

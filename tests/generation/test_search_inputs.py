@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from keras import ops
 
+from cases.helpers import slow_on
 from keras_transformer.generation import beam_search, generate, stream
 from models.model_examples import translator
-from stub_models import AligningModel, TableModel, counting, random_table
+from stub_models import AligningModel, counting, random_table, table_model
 
 TABLE = random_table(5)
 SEARCHES = [generate, stream, beam_search]
@@ -37,7 +38,7 @@ BAD_BEAMS = [
 
 
 def refused(search, message, inputs=((1, 2),), model=None, **settings):
-    model = model or TableModel(TABLE, stop_id=4)
+    model = model or table_model(TABLE, stop_id=4)
     calls = dict(model.calls)
     with pytest.raises(ValueError, match=message):
         search(model, list(inputs) if type(inputs) is tuple else inputs, **settings)
@@ -135,11 +136,11 @@ def test_bad_prompts_are_refused(search, inputs, message):
 
 @pytest.mark.parametrize("search", SEARCHES)
 def test_texts_beyond_the_positions_are_refused(search):
-    model = TableModel(TABLE, position_limit=6)
+    model = table_model(TABLE, position_limit=6)
     message = "may reach 7 tokens.*positions for 6.*max_new_tokens"
     refused(search, message, [[1], [1, 2, 3]], model, max_new_tokens=4)
     list(search(model, [[1], [1, 2]], max_new_tokens=4))
-    model = counting(translator("learned", sequence_length=6))
+    model = counting(translator("learned", num_layers=1, sequence_length=6))
     refused(search, message, [[1] * 7], model, max_new_tokens=1)
     refused(search, message, [[1]], model, max_new_tokens=7)
 
@@ -152,8 +153,9 @@ def test_ids_are_checked_against_the_vocabulary_that_they_are_of(search):
     refused(search, "`stop_ids` holds the id 8.*0 to 4", [[8]], model, stop_ids=8)
 
 
+@slow_on("tensorflow")
 def test_empty_sources_are_translated_from_nothing():
-    model = translator("sinusoidal", stop_id=4)
+    model = translator("sinusoidal", num_layers=1, stop_id=4)
     alone = generate(model, [[]], max_new_tokens=3)
     both = generate(model, [[], []], max_new_tokens=3)
     mixed = generate(model, [[], [3, 2]], max_new_tokens=3)
@@ -166,7 +168,7 @@ def test_empty_sources_are_translated_from_nothing():
 
 
 def test_numbers_of_numpy_are_settings():
-    model = TableModel(TABLE, stop_id=4)
+    model = table_model(TABLE, stop_id=4)
     found = generate(
         model,
         [[1, 2]],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from cases.helpers import array, assert_close, randomize
+from cases.helpers import array, assert_close, randomize, slow_on
 from support import check_layer
 
 X = np.random.default_rng(0).normal(size=(2, 4, 8)).astype("float32")
@@ -113,6 +113,7 @@ def test_a_quantized_position_bias_is_saved_and_loaded(tmp_path):
     assert_close(loaded(X), model(X))
 
 
+@slow_on("jax")
 def test_lora_trains_few_weights_and_is_merged_on_saving(tmp_path):
     model = make_model()
     queries = [block.self_attention.query for block in model.get_layer("stack").blocks]

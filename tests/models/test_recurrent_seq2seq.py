@@ -6,7 +6,7 @@ from keras import ops
 
 import keras_transformer as kt
 from cases.examples import quick
-from cases.helpers import array, arrays, assert_close
+from cases.helpers import array, arrays, assert_close, slow_on
 from keras_transformer.ops.backend import compiled
 from models.recurrent_examples import (
     ATTENDING,
@@ -150,6 +150,7 @@ def test_the_sources_keys_are_projected_once(variant, monkeypatch):
     assert len(calls) == 2
 
 
+@slow_on("tensorflow")
 def test_dropout_works_in_training_alone_and_follows_its_seed():
     def outputs(training, seed=1):
         model = make("luong-general", dropout=0.5, seed=seed)

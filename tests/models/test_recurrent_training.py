@@ -10,7 +10,7 @@ import pytest
 
 import keras_transformer as kt
 from cases.examples import quick
-from cases.helpers import array, assert_close, fresh_process
+from cases.helpers import array, assert_close, fresh_process, slow_on
 from models.recurrent_examples import KINDS, TARGETS, VOCABULARY, make, pair
 
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -112,6 +112,7 @@ def test_a_quantized_model_comes_back_from_a_file(tmp_path):
     assert_close(loaded(pair()), quantized)
 
 
+@slow_on("jax", "tensorflow")
 @pytest.mark.parametrize(
     "policy", quick(["mixed_float16", "mixed_bfloat16", "float64"], ["mixed_float16"])
 )
@@ -170,6 +171,7 @@ def test_it_learns_eight_reversals_by_heart(variant):
     np.testing.assert_array_equal(predicted, labels)
 
 
+@slow_on("jax")
 @pytest.mark.parametrize("variant", quick(KINDS, ["2015"]))
 def test_a_compiled_training_step_is_an_eager_one(variant):
     losses = []

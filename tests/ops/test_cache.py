@@ -3,6 +3,7 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
+from cases.examples import quick
 from cases.helpers import array, assert_close, randomize
 from keras_transformer.ops.backend import compiled
 from keras_transformer.ops.cache import create_cache, write_keys, write_tokens
@@ -32,7 +33,10 @@ def make_stack(position, cross_attention):
 
 @pytest.mark.parametrize(
     "position, cross_attention",
-    [(position, False) for position in POSITIONS] + [("relative", True)],
+    quick(
+        [*[(position, False) for position in POSITIONS], ("relative", True)],
+        [("rotary", False), ("window", False), ("grouped", False), ("relative", True)],
+    ),
 )
 def test_cached_steps_equal_the_full_pass(position, cross_attention):
     stack = make_stack(position, cross_attention)

@@ -28,6 +28,7 @@ from parity_tools import (
 )
 
 import keras_transformer as kt
+from cases.helpers import slow_on
 
 
 @pytest.mark.parametrize(
@@ -222,6 +223,7 @@ def test_a_policy_map_gives_each_projection_its_own_dtype():
     assert layer.attention_output.quantization_mode is None
 
 
+@slow_on("jax")
 def test_eight_bit_projections_stay_close():
     layer = attention(use_bias=False)
     inputs = numbers(1, *TWO[0]), numbers(2, *TWO[1])

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from keras import ops
 
+from cases.examples import quick
+from cases.helpers import slow_on
 from keras_transformer.generation import beam_search, generate
 
 STOP, PAD, VOCABULARY, LONGEST = 2, 0, 13, 9
@@ -170,7 +172,7 @@ def assert_same_search(theirs, num_beams, stop_ids=None, **settings):
 
 
 @pytest.mark.parametrize("early_stopping", [True, False, "never"])
-@pytest.mark.parametrize("num_beams", [2, 3, 5])
+@pytest.mark.parametrize("num_beams", quick([2, 3, 5], [3]))
 def test_beams_are_theirs(theirs, num_beams, early_stopping):
     for length_penalty in (0.6, 1.0, 2.0):
         assert_same_search(
@@ -200,11 +202,12 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-@pytest.mark.parametrize("num_beams", [1, 2, 5])
+@pytest.mark.parametrize("num_beams", quick([1, 2, 5], [1, 5]))
 def test_processors_are_theirs(theirs, num_beams, settings):
     assert_same_search(theirs, num_beams, **settings)
 
 
+@slow_on("jax")
 def test_the_texts_compared_are_of_many_kinds(theirs):
     # Some end and some do not, and the settings matter.
     texts = {str(s): assert_same_search(theirs, 3, **s) for s in SETTINGS}

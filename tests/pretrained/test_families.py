@@ -6,6 +6,7 @@ import pytest
 from tiny_checkpoints import CHECKPOINTS, inputs, make, run
 
 import keras_transformer as kt
+from cases import helpers
 from cases.helpers import PACKAGE_FOLDER, array, arrays, assert_close
 from keras_transformer.layers.feed_forward import get_activation
 from keras_transformer.pretrained import (
@@ -47,7 +48,7 @@ def test_outputs_equal_those_of_transformers_and_survive_the_way_back(key, tmp_p
     theirs, ours = load(key, tmp_path / "theirs")
     batch = inputs(key, theirs)
     expected = main(run(theirs, batch))
-    outputs = ours(batch)
+    outputs = helpers.run(ours, "__call__", batch)
     if key == "gpt2-bare":
         expected = expected @ theirs.wte.weight.T.detach().numpy()
     assert_close(valid(main(outputs), batch), valid(expected, batch), atol=2e-5)
@@ -157,7 +158,9 @@ def test_steps_of_a_language_model_give_the_greedy_ids_of_transformers(key, tmp_
     expected = theirs.generate(
         torch.tensor(prompt), do_sample=False, max_new_tokens=6, eos_token_id=None
     )
-    assert greedy(ours, prompt, 6) == expected.numpy()[:, 4:].tolist()
+    ids = prompt.astype("int32")
+    found = greedy(ours, {"token_ids": ids[:, :-1]}, ids[:, -1], 6)
+    assert found == expected.numpy()[:, 4:].tolist()
 
 
 @pytest.mark.parametrize("key", ["t5", "bart", "marian", "marian-separate"])
@@ -174,21 +177,16 @@ def test_steps_of_a_translator_give_the_greedy_ids_of_transformers(key, tmp_path
         max_new_tokens=6,
         eos_token_id=None,
     )
-    state = ours.start({"token_ids": source, "padding_mask": mask}, 8)
-    tokens, found = np.full(2, ours.start_id, "int32"), []
-    for _ in range(6):
-        logits, state = ours.step(keras.ops.convert_to_tensor(tokens), state)
-        tokens = array(logits).argmax(-1).astype("int32")
-        found.append(tokens)
-    assert np.stack(found, 1).tolist() == expected.numpy()[:, 1:].tolist()
+    start = np.full(2, ours.start_id, "int32")
+    found = greedy(ours, {"token_ids": source, "padding_mask": mask}, start, 6)
+    assert found == expected.numpy()[:, 1:].tolist()
 
 
-def greedy(model, prompt, count):
-    prompt = prompt.astype("int32")
-    state = model.start({"token_ids": prompt[:, :-1]}, prompt.shape[1] + count)
-    tokens, found = prompt[:, -1], []
+def greedy(model, inputs, tokens, count):
+    slots = inputs["token_ids"].shape[1] + count
+    state, found = helpers.run(model, "start", inputs, max_length=slots), []
     for _ in range(count):
-        logits, state = model.step(keras.ops.convert_to_tensor(tokens), state)
+        logits, state = helpers.run(model, "step", tokens, state)
         tokens = array(logits).argmax(-1).astype("int32")
         found.append(tokens.tolist())
     return np.transpose(found).tolist()

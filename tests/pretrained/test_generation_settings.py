@@ -7,6 +7,7 @@ import pytest
 from tiny_checkpoints import inputs, make
 
 from cases.examples import quick
+from cases.helpers import slow_on
 from keras_transformer import beam_search, generate
 from keras_transformer.models import LanguageModel
 from keras_transformer.pretrained import from_pretrained, save_pretrained
@@ -128,6 +129,7 @@ def test_without_a_file_of_its_own_the_config_says_how_to_generate(tmp_path):
     )
 
 
+@slow_on("tensorflow")
 def test_sampling_is_that_of_the_generation_config(tmp_path):
     theirs = make("gpt2")
     theirs.save_pretrained(tmp_path / "theirs")

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 
+from cases.helpers import slow_on
 from keras_transformer import TextClassifier
 from keras_transformer.models import build_text_classifier
 from keras_transformer.tokenizers import SentencePieceTokenizer
@@ -139,6 +140,7 @@ def test_a_damaged_folder_is_refused(classifier, tmp_path, damage, message):
         TextClassifier.load(tmp_path / "model")
 
 
+@slow_on("tensorflow")
 def test_three_labels_and_words_as_labels():
     texts = TEXTS + ["그저 그렇다", "보통이다"] * 10
     labels = ["good"] * 20 + ["bad"] * 20 + ["so-so"] * 20

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from word_tokenizer import WordTokenizer
 
-from cases.helpers import fresh_process, slow_on_jax
+from cases.helpers import fresh_process, slow_on
 from keras_transformer import AttentionRecord, LanguageModel, TextGenerator
 from keras_transformer.generation.inputs import pad_rows
 from keras_transformer.models import Seq2SeqTransformer
@@ -42,6 +42,7 @@ def test_it_writes_what_it_was_shown_and_stops_by_itself(generator):
     assert generator.generate([]) == []
 
 
+@slow_on("tensorflow")
 def test_an_end_that_has_the_id_of_padding_is_learned():
     """P19: the first end of each text is trained, padding is not, told by length."""
     words = sorted({word for text in TEXTS for word in text.split()})
@@ -126,6 +127,7 @@ def test_no_text_leaves_the_positions(generator):
     assert generator.generate(["나는"], max_new_tokens=0) == ["나는"]
 
 
+@slow_on("jax")
 def test_perplexity_is_that_of_the_full_pass(generator):
     texts = ["좋다 나는", *TEXTS, "온다 " * 20]
     found = generator.perplexity(texts, batch_size=4)
@@ -288,7 +290,7 @@ def test_bad_settings_are_refused_before_any_work(generator):
         generator.stream(None)
 
 
-@slow_on_jax
+@slow_on("jax")
 def test_writing_fills_a_record(generator):
     prompts = ["날씨가", "", "비가 온"]
     record = AttentionRecord(generator.model)

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 import keras_transformer as kt
+from cases.helpers import slow_on
 from keras_transformer import Translator
 from keras_transformer.models import Seq2SeqTransformer
 from keras_transformer.tasks.fitting import batch_tokens
@@ -35,6 +36,7 @@ def translator():
     return translator
 
 
+@slow_on("jax", "tensorflow")
 def test_it_learns_what_it_is_shown(translator):
     """Reversed word order, teacher-forced and free-running (P18)."""
     sources, targets = zip(*PAIRS, strict=True)
@@ -183,6 +185,7 @@ def test_an_interrupted_training_goes_on(tmp_path):
     assert [weight.shape for weight in halves] == [weight.shape for weight in whole]
 
 
+@slow_on("tensorflow")
 def test_batches_and_warm_up_follow_the_data():
     sizes = [(100, 512), (12_800, 2000), (29_000, 4096)]
     assert [batch_tokens([10] * rows) for rows, _ in sizes] == [s for _, s in sizes]

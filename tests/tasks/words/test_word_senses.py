@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from cases.helpers import slow_on_jax
+from cases.helpers import slow_on
 from keras_transformer import MaskedLanguageModel, WordSenses
 from keras_transformer.tasks import word_pieces, word_spans, word_vectors
 from keras_transformer.tokenizers import SentencePieceTokenizer
@@ -84,7 +84,7 @@ def test_a_span_outside_its_text_or_other_letters_are_refused(tokenizer):
         word_vectors(small(tokenizer), tokenizer, [TARGET], [])
 
 
-@slow_on_jax
+@slow_on("jax")
 def test_a_vector_is_the_mean_of_the_words_pieces_whatever_stands_beside(tokenizer):
     model = small(tokenizer)
     texts = [*TEXTS, TARGET]
