@@ -267,6 +267,7 @@ def test_prompts_short_and_long_are_recorded_together():
     assert kt.average_attention(record).shape == weights[:, 0].shape
 
 
+@slow_on("jax")
 def test_of_beams_the_winner_is_recorded():
     model = model_examples.translator("learned", sequence_length=16)
     settings = dict(num_beams=3, max_new_tokens=NEW)

@@ -16,6 +16,10 @@ from cases.examples import quick
 from cases.helpers import array, arrays, assert_close, run
 from keras_transformer.ops.backend import compiled
 
+# Steps equal the full pass for every kind of position; further laws, quickly for some.
+SOME_LANGUAGE_MODELS = quick(LANGUAGE_MODELS, ["learned", "rotary", "window"])
+SOME_TRANSLATORS = quick(TRANSLATORS, ["learned", "relative"])
+
 
 def write(model, state, tokens):
     """Feed tokens (B, T) one by one; return the logits (B, T, V)."""
@@ -40,7 +44,7 @@ def test_cached_steps_of_a_language_model_equal_the_full_pass(position, prompt, 
 
 
 @pytest.mark.parametrize("side", quick(["left", "right"], ["left"]))
-@pytest.mark.parametrize("position", LANGUAGE_MODELS)
+@pytest.mark.parametrize("position", SOME_LANGUAGE_MODELS)
 def test_padding_of_a_prompt_changes_no_step(position, side):
     model = language_model(position)
     ids = random_ids(3, 9)
@@ -56,7 +60,7 @@ def test_padding_of_a_prompt_changes_no_step(position, side):
         assert_close(logits[row], alone[0, n:])
 
 
-@pytest.mark.parametrize("position", LANGUAGE_MODELS)
+@pytest.mark.parametrize("position", SOME_LANGUAGE_MODELS)
 def test_padding_of_a_text_changes_no_logits(position):
     model = language_model(position, pad_id=0)
     ids = random_ids(1, 4)
@@ -85,7 +89,7 @@ def test_cached_steps_of_a_translator_equal_the_full_pass(position):
     assert_close(run(model, "__call__", from_pad_id), full)
 
 
-@pytest.mark.parametrize("position", TRANSLATORS)
+@pytest.mark.parametrize("position", SOME_TRANSLATORS)
 def test_padding_of_a_source_changes_no_logits(position):
     model = translator(position)
     rows, targets = [random_ids(3), random_ids(6, seed=1)], random_ids(2, 4)
@@ -102,7 +106,7 @@ def test_padding_of_a_source_changes_no_logits(position):
         assert_close(write(model, state, targets), logits)
 
 
-@pytest.mark.parametrize("position", TRANSLATORS)
+@pytest.mark.parametrize("position", SOME_TRANSLATORS)
 def test_padding_of_targets_changes_no_logits(position):
     model = translator(position)
     source, targets = random_ids(2, 5), random_ids(2, 4)
@@ -122,7 +126,7 @@ def test_a_whole_batch_of_padding_is_finite(position):
     assert np.isfinite(write(model, state, random_ids(2, 3))).all()
 
 
-@pytest.mark.parametrize("position", LANGUAGE_MODELS)
+@pytest.mark.parametrize("position", SOME_LANGUAGE_MODELS)
 def test_prefilling_at_once_equals_step_by_step(position):
     model = language_model(position)
     ids = random_ids(2, 7)

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 
+from cases.examples import quick
 from cases.helpers import slow_on
 from keras_transformer import TextClassifier
 from keras_transformer.models import build_text_classifier
@@ -151,7 +152,9 @@ def test_three_labels_and_words_as_labels():
     assert set(classifier.predict(texts)) <= set(classifier.labels)
 
 
-@pytest.mark.parametrize("recipe", ["chapter", "sentence-embedding"])
+@pytest.mark.parametrize(
+    "recipe", quick(["chapter", "sentence-embedding"], ["sentence-embedding"])
+)
 def test_the_other_recipes_train_and_explain(recipe):
     classifier = TextClassifier.from_texts(TEXTS, LABELS, recipe, vocabulary_size=60)
     history = classifier.fit(TEXTS, LABELS, epochs=2, verbose=0)
