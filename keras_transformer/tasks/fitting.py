@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import keras
+from keras.optimizers.schedules import LearningRateSchedule
 
 from keras_transformer.training import (
     InverseSquareRoot,
@@ -31,16 +32,39 @@ def batch_tokens(lengths) -> int:
     return int(max(even, max(lengths)))
 
 
-def compile_for_tokens(model, learning_rate, warmup_steps, label_smoothing):
+def as_schedule(learning_rate, warmup_steps, usual_rate, usual_warmup):
+    """Return the learning rate of each step; see `Translator.fit`.
+
+    Args:
+        learning_rate: See `Translator.fit`.
+        warmup_steps: See `Translator.fit`.
+        usual_rate: In place of a `learning_rate` that is `None`.
+        usual_warmup: In place of `warmup_steps` that are `None`.
+
+    Raises:
+        ValueError: A schedule with `warmup_steps`, or a value out of range.
+    """
+    if not isinstance(learning_rate, LearningRateSchedule):
+        peak = usual_rate if learning_rate is None else learning_rate
+        steps = usual_warmup if warmup_steps is None else warmup_steps
+        return InverseSquareRoot(peak, steps)
+    if warmup_steps is not None:
+        raise ValueError(
+            "`warmup_steps` belongs to a `learning_rate` that is a number: a schedule "
+            f"has its own warm-up. Received: warmup_steps={warmup_steps!r} and "
+            f"learning_rate={learning_rate!r}."
+        )
+    return learning_rate
+
+
+def compile_for_tokens(model, rate, label_smoothing):
     """Compile a model that predicts tokens; see `Translator.fit`.
 
     Args:
         model: The model, whose outputs are logits (B, T, V).
-        learning_rate: See `Translator.fit`.
-        warmup_steps: See `Translator.fit`.
+        rate: From `as_schedule`.
         label_smoothing: See `Translator.fit`.
     """
-    rate = InverseSquareRoot(learning_rate, warmup_steps)
     model.compile(
         keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9),
         loss=TokenCrossentropy(label_smoothing),

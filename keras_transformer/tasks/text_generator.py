@@ -5,6 +5,7 @@ from itertools import chain
 
 import keras
 import numpy as np
+from keras.optimizers.schedules import LearningRateSchedule
 
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.generation import generate, stream
@@ -17,7 +18,7 @@ from keras_transformer.tasks.compatibility import (
 )
 from keras_transformer.tasks.encoding import begins_with_bos, encode_bare
 from keras_transformer.tasks.explanation import Explanation, explain_next
-from keras_transformer.tasks.fitting import compile_for_tokens, fit_model
+from keras_transformer.tasks.fitting import as_schedule, compile_for_tokens, fit_model
 from keras_transformer.tasks.prompts import (
     continue_text,
     place_seed,
@@ -136,7 +137,7 @@ class TextGenerator:
         validation_data: Sequence[str] | None = None,
         epochs: int = 30,
         max_tokens: int = 4096,
-        learning_rate: float | None = None,
+        learning_rate: float | LearningRateSchedule | None = None,
         warmup_steps: int | None = None,
         label_smoothing: float = 0.0,
         average: int | None = None,
@@ -156,7 +157,7 @@ class TextGenerator:
             epochs: Most passes over the texts.
             max_tokens: Rows times longest row of a batch.
             learning_rate: The highest one (`InverseSquareRoot`); the recipe's if
-                not given.
+                not given. Or a Keras `LearningRateSchedule`, taken as it is.
             warmup_steps: Steps until then; the recipe's if not given.
             label_smoothing: Share of probability for all tokens alike.
             average: As in `Translator.fit`.
@@ -173,19 +174,17 @@ class TextGenerator:
             Keras's `History`.
 
         Raises:
-            TypeError, ValueError: Texts that cannot be trained on.
+            TypeError, ValueError: Texts that cannot be trained on; a schedule with
+                `warmup_steps`.
         """
         recipe = GENERATORS[self.recipe]
         prompts, _ = check_texts(sample_prompts)
         train, validation = hold_back_texts(texts, validation_data, seed)
         warn_of_shared_ids(self.model, self.tokenizer)
         keras.utils.set_random_seed(seed)
-        compile_for_tokens(
-            self.model,
-            recipe.learning_rate if learning_rate is None else learning_rate,
-            recipe.warmup_steps if warmup_steps is None else warmup_steps,
-            label_smoothing,
-        )
+        usual = recipe.learning_rate, recipe.warmup_steps
+        rate = as_schedule(learning_rate, warmup_steps, *usual)
+        compile_for_tokens(self.model, rate, label_smoothing)
         sampler = WriteSamples(
             self, prompts, verbose, temperature=0.8, top_p=0.95, seed=seed
         )

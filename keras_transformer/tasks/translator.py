@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import keras
 import numpy as np
+from keras.optimizers.schedules import LearningRateSchedule
 
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.generation import beam_search
@@ -13,7 +14,12 @@ from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tasks.alignment import Alignment, Translation
 from keras_transformer.tasks.compatibility import check_translator_parts
 from keras_transformer.tasks.encoding import encode_bare, encode_source, length_batches
-from keras_transformer.tasks.fitting import batch_tokens, compile_for_tokens, fit_model
+from keras_transformer.tasks.fitting import (
+    as_schedule,
+    batch_tokens,
+    compile_for_tokens,
+    fit_model,
+)
 from keras_transformer.tasks.recipes import TRANSLATORS
 from keras_transformer.tasks.saving import load_task, save_task
 from keras_transformer.tasks.texts import check_pairs, check_texts, hold_back_pairs
@@ -135,7 +141,7 @@ class Translator:
         validation_data: Sequence | None = None,
         epochs: int = 30,
         max_tokens: int | None = None,
-        learning_rate: float | None = None,
+        learning_rate: float | LearningRateSchedule | None = None,
         warmup_steps: int | None = None,
         label_smoothing: float = 0.1,
         average: int | None = 5,
@@ -158,7 +164,7 @@ class Translator:
             max_tokens: Rows times longest side of a batch; if not given, a 64th of
                 the pairs' tokens, of 512 to 4,096.
             learning_rate: The highest one (`InverseSquareRoot`); the recipe's if
-                not given.
+                not given. Or a Keras `LearningRateSchedule`, taken as it is.
             warmup_steps: Steps until then; a tenth of all steps if not given.
             label_smoothing: Share of probability for all tokens alike.
             average: The weights at the end are the mean of those after the last so
@@ -176,17 +182,17 @@ class Translator:
             Keras's `History`.
 
         Raises:
-            TypeError, ValueError: Pairs that cannot be trained on.
+            TypeError, ValueError: Pairs that cannot be trained on; a schedule with
+                `warmup_steps`.
         """
         check_integer("epochs", epochs)
         train, validation = hold_back_pairs(pairs, validation_data, seed)
         keras.utils.set_random_seed(seed)
         train = self._batches(*train, max_tokens=max_tokens, seed=seed)
-        if learning_rate is None:
-            learning_rate = TRANSLATORS[self.recipe].learning_rate
-        if warmup_steps is None:
-            warmup_steps = max(1, epochs * len(train) // 10)
-        compile_for_tokens(self.model, learning_rate, warmup_steps, label_smoothing)
+        warmup = max(1, epochs * len(train) // 10)
+        usual = TRANSLATORS[self.recipe].learning_rate, warmup
+        rate = as_schedule(learning_rate, warmup_steps, *usual)
+        compile_for_tokens(self.model, rate, label_smoothing)
         return fit_model(
             self.model,
             train,

@@ -271,6 +271,18 @@ def test_bad_texts_are_named(generator, texts, error, message):
             use(texts)
 
 
+def test_a_schedule_is_taken_as_it_is():
+    rate = keras.optimizers.schedules.CosineDecay(1e-2, decay_steps=3)
+    settings = dict(validation_data=TEXTS, epochs=2, patience=None, verbose=0)
+    generator = small()
+    with pytest.raises(ValueError, match="schedule has its own warm-up.*steps=5"):
+        generator.fit(TEXTS, learning_rate=rate, warmup_steps=5, **settings)
+    generator.fit(TEXTS, learning_rate=rate, **settings)
+    optimizer = generator.model.optimizer
+    assert int(optimizer.iterations) == 2  # one batch an epoch
+    assert float(optimizer.learning_rate) == pytest.approx(1e-2 / 4)
+
+
 def test_bad_settings_are_refused_before_any_work(generator):
     with pytest.raises(ValueError, match="`recipe`"):
         TextGenerator.from_texts(TEXTS, "gpt5")
