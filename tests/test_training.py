@@ -12,6 +12,7 @@ from keras_transformer.training import (
     TokenCrossentropy,
     average_checkpoints,
     shift_right,
+    token_losses,
 )
 
 
@@ -74,6 +75,24 @@ def test_padding_changes_neither_loss_nor_perplexity():
     metric = Perplexity()
     metric.update_state(more, padded, sample_weight=weights)
     assert float(metric.result()) == pytest.approx(np.exp(alone), rel=1e-5)
+
+
+def test_each_token_counts_alike_in_batches_of_any_length():
+    rng = np.random.default_rng(2)
+    metric, losses = Perplexity(), []
+    for rows, length, tokens in [(3, 2, 2), (2, 5, 4), (1, 9, 3)]:
+        logits = rng.normal(scale=length, size=(rows, length, 4)).astype("float32")
+        labels = rng.integers(0, 4, (rows, length))
+        weights = np.broadcast_to(np.arange(length) < tokens, (rows, length))
+        metric.update_state(labels, logits, weights.astype("float32"))
+        losses.append(array(token_losses(labels, logits))[:, :tokens].ravel())
+    expected = np.exp(np.concatenate(losses).mean())
+    assert float(metric.result()) == pytest.approx(expected, rel=1e-5)
+    for weights in (None, np.ones(1, "float32")):
+        metric.reset_state()
+        metric.update_state(labels, logits, weights)
+        expected = np.exp(array(token_losses(labels, logits)).mean())
+        assert float(metric.result()) == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_rate_rises_to_its_peak_and_falls_as_the_paper_says():

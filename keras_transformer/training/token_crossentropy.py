@@ -79,6 +79,8 @@ def token_losses(labels, logits, label_smoothing: float = 0.0):
 class Perplexity(keras.metrics.Mean):
     """`exp(mean loss of a token)`: among how many tokens the model wavers.
 
+    Each token counts alike, in batches of any length.
+
     Args:
         name: Name of the metric.
         **kwargs: As in `keras.metrics.Mean`.
@@ -97,7 +99,12 @@ class Perplexity(keras.metrics.Mean):
         super().__init__(name=name, **kwargs)
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        super().update_state(token_losses(y_true, y_pred), sample_weight)
+        losses = token_losses(y_true, y_pred)
+        if sample_weight is not None:
+            weights = ops.reshape(sample_weight, (ops.shape(losses)[0], -1))
+            sample_weight = ops.reshape(weights * ops.ones_like(losses), [-1])
+        # In one row: Keras takes the mean of each row, so that short ones count more.
+        super().update_state(ops.reshape(losses, [-1]), sample_weight)
 
     def result(self):
         return ops.exp(super().result())
