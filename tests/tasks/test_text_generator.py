@@ -271,6 +271,7 @@ def test_bad_texts_are_named(generator, texts, error, message):
             use(texts)
 
 
+@slow_on("jax", "tensorflow")
 def test_a_schedule_is_taken_as_it_is():
     rate = keras.optimizers.schedules.CosineDecay(1e-2, decay_steps=3)
     settings = dict(validation_data=TEXTS, epochs=2, patience=None, verbose=0)
