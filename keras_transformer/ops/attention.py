@@ -8,7 +8,12 @@ import keras
 from keras import ops
 
 from keras_transformer.ops import masks
-from keras_transformer.ops.backend import has_accelerator, is_traced, static_size
+from keras_transformer.ops.backend import (
+    has_accelerator,
+    has_attention_kernel,
+    is_traced,
+    static_size,
+)
 
 # A function (layer, weights, mask) while attention is recorded, else None.
 recorder: ContextVar = ContextVar("keras_transformer_recorder", default=None)
@@ -138,11 +143,11 @@ def attend(
     `weights = softmax(score(query, key) + bias)` where `mask` allows, else 0;
     `outputs = weights @ value`
 
-    The backend's fused kernel is taken unless the weights themselves are needed
-    (returned, recorded or dropped out), the scores are not dot products, or the
-    kernel cannot take the sizes or the dtype. Both ways give equal outputs, take
-    the softmax in at least float32, and give zeros where a query may attend to
-    nothing.
+    The backend's fused kernel is taken, where it has one, unless the weights
+    themselves are needed (returned, recorded or dropped out), the scores are not dot
+    products, or the kernel cannot take the sizes or the dtype. Both ways give equal
+    outputs, take the softmax in at least float32, and give zeros where a query may
+    attend to nothing.
 
     Args:
         query: (B, T, N, H), or (B, T, E) for one head without a heads axis;
@@ -187,6 +192,7 @@ def attend(
         and not return_weights
         and dropout is None
         and record is None
+        and (flash_attention or has_attention_kernel())
         and _kernel_takes(query, value)
     ):
         outputs = _fused(query, key, value, scale, mask, causal, bias, flash_attention)

@@ -4,7 +4,7 @@ import pytest
 from keras import ops
 
 from cases.helpers import array, assert_close
-from keras_transformer.ops import attention, masks
+from keras_transformer.ops import attention, backend, masks
 
 RNG = np.random.default_rng(0)
 B, T, S, N, K, H = 2, 3, 5, 4, 2, 6
@@ -15,9 +15,10 @@ PADDING = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], "bool")[:, None, None, :]
 BIAS = RNG.normal(size=(1, N, T, S)).astype("float32")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def kernel_calls(monkeypatch):
-    """Counts the calls of the backend's fused kernel."""
+    """Counts the calls of the fused kernel, which is taken as on an accelerator."""
+    monkeypatch.setattr(attention, "has_attention_kernel", lambda: True)
     calls, kernel = [], ops.dot_product_attention
 
     def spy(*args, **kwargs):
@@ -75,6 +76,22 @@ def test_both_paths_equal_the_equation(case, key_heads, kernel_calls):
     assert len(kernel_calls) == 1
     for ours, wanted in ((fused, expected), (explicit, expected), (got, weights)):
         assert_close(ours, wanted.astype("float32"))
+
+
+def test_no_kernel_is_taken_where_there_is_none(kernel_calls, monkeypatch):
+    monkeypatch.setattr(attention, "has_attention_kernel", lambda: False)
+    tensors = [ops.convert_to_tensor(x) for x in (QUERY, KEY, VALUE)]
+    settings = dict(mask=ops.convert_to_tensor(PADDING), causal=True)
+    outputs, _ = attention.attend(*tensors, **settings)
+    assert not kernel_calls
+    monkeypatch.setattr(attention, "has_attention_kernel", lambda: True)
+    assert_close(outputs, attention.attend(*tensors, **settings)[0])
+    assert len(kernel_calls) == 1
+
+
+def test_jax_has_a_kernel_on_an_accelerator_only():
+    on_jax = keras.backend.backend() == "jax"
+    assert backend.has_attention_kernel() is (not on_jax or backend.has_accelerator())
 
 
 def test_causal_is_the_causal_mask():
