@@ -27,7 +27,8 @@ def execute():
             "KERAS_TRANSFORMER_SMALL": str(int(small)),
             "PYTHONPATH": path.rstrip(os.pathsep),
         }
-        environment.pop("KERAS_TRANSFORMER_REVIEWS", None)
+        for own in ("KERAS_TRANSFORMER_GPT2", "KERAS_TRANSFORMER_REVIEWS"):
+            environment.pop(own, None)
         client = nbclient.NotebookClient(
             notebook,
             kernel_name="python3",

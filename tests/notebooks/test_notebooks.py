@@ -58,6 +58,20 @@ def test_it_was_executed_from_top_to_bottom(file):
     assert any("image/png" in out.get("data", {}) for out in outputs)
 
 
+def test_a_pretrained_model_that_cannot_be_fetched_stops_nothing(capsys):
+    (file,) = [file for file in FILES if file.stem.startswith("13_")]
+    code = map(source, cells(file, "code"))
+    (cell,) = [text for text in code if "from_pretrained(model_id)" in text]
+
+    def from_pretrained(model_id):
+        raise ConnectionError("there is no network")
+
+    names = {"model_id": "openai-community/gpt2", "from_pretrained": from_pretrained}
+    exec(cell, names)
+    assert names["진짜"] is None
+    assert "openai-community/gpt2" in capsys.readouterr().out
+
+
 @EACH
 def test_nothing_of_a_machine_is_in_it(file):
     assert not re.search(r"/(tmp|root|home|Users)/|[A-Z]:\\\\", file.read_text("utf-8"))
