@@ -143,11 +143,11 @@ def attend(
     `weights = softmax(score(query, key) + bias)` where `mask` allows, else 0;
     `outputs = weights @ value`
 
-    The backend's fused kernel is taken, where it has one, unless the weights
-    themselves are needed (returned, recorded or dropped out), the scores are not dot
-    products, or the kernel cannot take the sizes or the dtype. Both ways give equal
-    outputs, take the softmax in at least float32, and give zeros where a query may
-    attend to nothing.
+    The backend's fused kernel is taken unless the weights themselves are needed
+    (returned, recorded or dropped out), the scores are not dot products, or the
+    kernel cannot take the sizes or the dtype, or is slower (JAX without an
+    accelerator, many keys). Both ways give equal outputs, take the softmax in at
+    least float32, and give zeros where a query may attend to nothing.
 
     Args:
         query: (B, T, N, H), or (B, T, E) for one head without a heads axis;
@@ -192,7 +192,7 @@ def attend(
         and not return_weights
         and dropout is None
         and record is None
-        and (flash_attention or has_attention_kernel())
+        and (flash_attention or has_attention_kernel(static_size(value, 1)))
         and _kernel_takes(query, value)
     ):
         outputs = _fused(query, key, value, scale, mask, causal, bias, flash_attention)

@@ -5,7 +5,6 @@ from keras import ops
 
 import keras_transformer as kt
 from cases.helpers import assert_close, randomize
-from keras_transformer.ops import attention
 from support import check_layer
 
 RNG = np.random.default_rng(0)
@@ -36,7 +35,6 @@ def test_the_kernel_is_taken_at_inference_though_dropout_is_configured(
     layer.build(X.shape, SOURCE.shape)
     randomize(layer)
     calls, kernel = [], ops.dot_product_attention
-    monkeypatch.setattr(attention, "has_attention_kernel", lambda: True)
     monkeypatch.setattr(
         ops,
         "dot_product_attention",

@@ -15,10 +15,9 @@ PADDING = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], "bool")[:, None, None, :]
 BIAS = RNG.normal(size=(1, N, T, S)).astype("float32")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def kernel_calls(monkeypatch):
-    """Counts the calls of the fused kernel, which is taken as on an accelerator."""
-    monkeypatch.setattr(attention, "has_attention_kernel", lambda: True)
+    """Counts the calls of the backend's fused kernel."""
     calls, kernel = [], ops.dot_product_attention
 
     def spy(*args, **kwargs):
@@ -78,20 +77,15 @@ def test_both_paths_equal_the_equation(case, key_heads, kernel_calls):
         assert_close(ours, wanted.astype("float32"))
 
 
-def test_no_kernel_is_taken_where_there_is_none(kernel_calls, monkeypatch):
-    monkeypatch.setattr(attention, "has_attention_kernel", lambda: False)
-    tensors = [ops.convert_to_tensor(x) for x in (QUERY, KEY, VALUE)]
-    settings = dict(mask=ops.convert_to_tensor(PADDING), causal=True)
-    outputs, _ = attention.attend(*tensors, **settings)
-    assert not kernel_calls
-    monkeypatch.setattr(attention, "has_attention_kernel", lambda: True)
-    assert_close(outputs, attention.attend(*tensors, **settings)[0])
-    assert len(kernel_calls) == 1
-
-
-def test_jax_has_a_kernel_on_an_accelerator_only():
-    on_jax = keras.backend.backend() == "jax"
-    assert backend.has_attention_kernel() is (not on_jax or backend.has_accelerator())
+@pytest.mark.parametrize("length", [319, 320])
+def test_jax_on_a_cpu_takes_no_kernel_for_many_keys(length, kernel_calls):
+    slow = keras.backend.backend() == "jax" and not backend.has_accelerator()
+    query = ops.convert_to_tensor(QUERY)
+    key = ops.convert_to_tensor(RNG.normal(size=(B, length, K, H)).astype("float32"))
+    outputs, _ = attention.attend(query, key, key)
+    assert len(kernel_calls) == (0 if slow and length == 320 else 1)
+    explicit, _ = attention.attend(query, key, key, return_weights=True)
+    assert_close(outputs, explicit)
 
 
 def test_causal_is_the_causal_mask():
