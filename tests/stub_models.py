@@ -60,7 +60,8 @@ def table_model(table, **settings):
     """Return the one `TableModel` of these settings, with this table.
 
     Searches of it are compiled once a process, whatever the tables. Two tables at a
-    time need two `TableModel`s.
+    time need two `TableModel`s, and so does a test of `calls`: what is compiled
+    already runs no Python code.
     """
     policy = keras.config.dtype_policy().name
     model = _table_model(np.shape(table), tuple(settings.items()), policy)

@@ -238,10 +238,13 @@ def test_data_and_notebooks_stay_small():
             assert size <= 700_000, name
 
 
-@pytest.mark.skipif(keras.backend.backend() == "tensorflow", reason="is imported")
-def test_tensorflow_is_not_imported_under_another_backend():
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_tensorflow_is_not_imported_under_another_backend(backend):
+    if keras.backend.backend() not in (backend, "tensorflow"):
+        pytest.skip("runs on this backend itself, and on TensorFlow")
+    pytest.importorskip(backend)
     code = "import sys, keras_transformer; print('tensorflow' in sys.modules)"
-    done = run_python(code, KERAS_BACKEND=keras.backend.backend())
+    done = run_python(code, KERAS_BACKEND=backend)
     assert done.stdout.strip() == "False", done.stderr
 
 

@@ -88,11 +88,26 @@ def test_each_token_counts_alike_in_batches_of_any_length():
         losses.append(array(token_losses(labels, logits))[:, :tokens].ravel())
     expected = np.exp(np.concatenate(losses).mean())
     assert float(metric.result()) == pytest.approx(expected, rel=1e-5)
-    for weights in (None, np.ones(1, "float32")):
-        metric.reset_state()
-        metric.update_state(labels, logits, weights)
-        expected = np.exp(array(token_losses(labels, logits)).mean())
-        assert float(metric.result()) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [None, [1, 0], [[1, 1, 0]], [[True, True, False], [True, False, False]]],
+    ids=["none", "texts", "places", "booleans"],
+)
+def test_perplexity_takes_weights_of_every_form(weights):
+    rng = np.random.default_rng(2)
+    logits = rng.normal(size=(2, 3, 4)).astype("float32")
+    labels = rng.integers(0, 4, (2, 3))
+    metric = Perplexity()
+    if weights is not None:
+        weights = np.array(weights)  # in float64 or bool, as NumPy makes them
+        weights = weights if weights.dtype == bool else weights.astype("float64")
+    metric.update_state(labels, logits, weights)
+    each = np.ones(()) if weights is None else weights.astype("float64")
+    each = np.broadcast_to(each[:, None] if each.ndim == 1 else each, (2, 3))
+    expected = np.exp(np.average(array(token_losses(labels, logits)), weights=each))
+    assert float(metric.result()) == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_rate_rises_to_its_peak_and_falls_as_the_paper_says():

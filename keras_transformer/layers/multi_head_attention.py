@@ -6,14 +6,15 @@ from keras import ops
 from keras_transformer.layers.base import (
     BaseLayer,
     CarriedMask,
-    as_integers,
     check_key_length,
     check_plug,
+    check_positions,
 )
 from keras_transformer.ops import masks, positions
 from keras_transformer.ops.attention import attend
 from keras_transformer.ops.backend import static_size
 from keras_transformer.ops.cache import (
+    check_heads,
     create_cache,
     next_positions,
     slot_mask,
@@ -229,7 +230,7 @@ class MultiHeadAttention(BaseLayer):
 
         tokens = None if mask is None else mask[:, 0, 0]  # (1 or B, S)
         if positions is not None:
-            positions = as_integers("positions", positions)
+            positions = check_positions(positions, keys)
         elif growing:
             positions = next_positions(cache, ops.shape(keys)[1], tokens)
         places = [
@@ -240,6 +241,7 @@ class MultiHeadAttention(BaseLayer):
             keys = self.rotary(keys, places[1])
         if growing:
             mask = None
+            check_heads(cache, keys, values)
             if "mask" in cache:  # else the stack masks for all of its blocks
                 cache = write_tokens(cache, positions, tokens)
                 mask = slot_mask(

@@ -4,8 +4,8 @@ from keras import ops
 
 from keras_transformer.layers.base import (
     BaseLayer,
-    as_integers,
     check_plug,
+    check_positions,
     shifted_seed,
 )
 from keras_transformer.layers.transformer_block import TransformerBlock
@@ -206,7 +206,7 @@ class TransformerStack(BaseLayer):
             if positions is None:
                 positions = next_positions(cache, ops.shape(inputs)[1], mask)
             else:
-                positions = as_integers("positions", positions)
+                positions = check_positions(positions, inputs)
             cache, mask = write_tokens(cache, positions, mask), None
             attention_mask = masks.combine_masks(
                 slot_mask(

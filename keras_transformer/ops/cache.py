@@ -121,16 +121,11 @@ def slot_mask(cache: dict, positions, *, causal: bool, window: int | None):
     return mask
 
 
-def write_keys(cache: dict, key, value) -> dict:
-    """Return the cache with the keys and values of T new tokens, `slot` T further.
-
-    Args:
-        cache: From `write_tokens`.
-        key: New keys (B, T, K, H).
-        value: New values (B, T, K, H).
+def check_heads(cache: dict, key, value):
+    """Refuse new keys and values (B, T, K, H) that do not fit the cache.
 
     Raises:
-        ValueError: The heads do not fit the cache.
+        ValueError: Another batch, or other numbers or sizes of heads.
     """
     for name, new in (("key", key), ("value", value)):
         batch, heads, slots, size = (static_size(cache[name], i) for i in range(4))
@@ -143,6 +138,16 @@ def write_keys(cache: dict, key, value) -> dict:
                 f"time, heads, size) = {tuple(new.shape)}. Create the cache with "
                 "this layer's `num_key_value_heads` and head sizes."
             )
+
+
+def write_keys(cache: dict, key, value) -> dict:
+    """Return the cache with the keys and values of T new tokens, `slot` T further.
+
+    Args:
+        cache: From `write_tokens`.
+        key: New keys (B, T, K, H); see `check_heads`.
+        value: New values (B, T, K, H).
+    """
     slot, heads_first = cache["slot"], (0, 2, 1, 3)
     return {
         **cache,

@@ -32,29 +32,33 @@ def batch_tokens(lengths) -> int:
     return int(max(even, max(lengths)))
 
 
-def as_schedule(learning_rate, warmup_steps, usual_rate, usual_warmup):
-    """Return the learning rate of each step; see `Translator.fit`.
-
-    Args:
-        learning_rate: See `Translator.fit`.
-        warmup_steps: See `Translator.fit`.
-        usual_rate: In place of a `learning_rate` that is `None`.
-        usual_warmup: In place of `warmup_steps` that are `None`.
-
-    Raises:
-        ValueError: A schedule with `warmup_steps`, or a value out of range.
-    """
-    if not isinstance(learning_rate, LearningRateSchedule):
-        peak = usual_rate if learning_rate is None else learning_rate
-        steps = usual_warmup if warmup_steps is None else warmup_steps
-        return InverseSquareRoot(peak, steps)
-    if warmup_steps is not None:
+def check_schedule(learning_rate, warmup_steps):
+    """Refuse a schedule with `warmup_steps`, before any work."""
+    if isinstance(learning_rate, LearningRateSchedule) and warmup_steps is not None:
         raise ValueError(
             "`warmup_steps` belongs to a `learning_rate` that is a number: a schedule "
             f"has its own warm-up. Received: warmup_steps={warmup_steps!r} and "
             f"learning_rate={learning_rate!r}."
         )
-    return learning_rate
+
+
+def as_schedule(learning_rate, warmup_steps, usual_rate, usual_warmup):
+    """Return the learning rate of each step; see `Translator.fit`.
+
+    Args:
+        learning_rate: See `Translator.fit`; checked by `check_schedule`.
+        warmup_steps: See `Translator.fit`.
+        usual_rate: In place of a `learning_rate` that is `None`.
+        usual_warmup: In place of `warmup_steps` that are `None`.
+
+    Raises:
+        ValueError: A value out of range.
+    """
+    if isinstance(learning_rate, LearningRateSchedule):
+        return learning_rate
+    peak = usual_rate if learning_rate is None else learning_rate
+    steps = usual_warmup if warmup_steps is None else warmup_steps
+    return InverseSquareRoot(peak, steps)
 
 
 def compile_for_tokens(model, rate, label_smoothing):

@@ -27,7 +27,7 @@ def save_task(task, folder, settings: dict, **parts):
 
     Args:
         task: The task, with a `model`.
-        folder: Where it shall lie, as in `_write_folder`.
+        folder: Where it shall lie; see `check_free`.
         settings: JSON-able settings.
         **parts: Name of the files -> tokenizer.
 

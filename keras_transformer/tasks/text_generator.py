@@ -18,7 +18,12 @@ from keras_transformer.tasks.compatibility import (
 )
 from keras_transformer.tasks.encoding import begins_with_bos, encode_bare
 from keras_transformer.tasks.explanation import Explanation, explain_next
-from keras_transformer.tasks.fitting import as_schedule, compile_for_tokens, fit_model
+from keras_transformer.tasks.fitting import (
+    as_schedule,
+    check_schedule,
+    compile_for_tokens,
+    fit_model,
+)
 from keras_transformer.tasks.prompts import (
     continue_text,
     place_seed,
@@ -158,7 +163,8 @@ class TextGenerator:
             max_tokens: Rows times longest row of a batch.
             learning_rate: The highest one (`InverseSquareRoot`); the recipe's if
                 not given. Or a Keras `LearningRateSchedule`, taken as it is.
-            warmup_steps: Steps until then; the recipe's if not given.
+            warmup_steps: Steps until then; the recipe's if not given; not with
+                a schedule.
             label_smoothing: Share of probability for all tokens alike.
             average: As in `Translator.fit`.
             patience: As in `Translator.fit`.
@@ -179,6 +185,7 @@ class TextGenerator:
         """
         recipe = GENERATORS[self.recipe]
         prompts, _ = check_texts(sample_prompts)
+        check_schedule(learning_rate, warmup_steps)
         train, validation = hold_back_texts(texts, validation_data, seed)
         warn_of_shared_ids(self.model, self.tokenizer)
         keras.utils.set_random_seed(seed)

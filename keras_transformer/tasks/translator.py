@@ -17,6 +17,7 @@ from keras_transformer.tasks.encoding import encode_bare, encode_source, length_
 from keras_transformer.tasks.fitting import (
     as_schedule,
     batch_tokens,
+    check_schedule,
     compile_for_tokens,
     fit_model,
 )
@@ -165,7 +166,8 @@ class Translator:
                 the pairs' tokens, of 512 to 4,096.
             learning_rate: The highest one (`InverseSquareRoot`); the recipe's if
                 not given. Or a Keras `LearningRateSchedule`, taken as it is.
-            warmup_steps: Steps until then; a tenth of all steps if not given.
+            warmup_steps: Steps until then; a tenth of all steps if not given; not with
+                a schedule.
             label_smoothing: Share of probability for all tokens alike.
             average: The weights at the end are the mean of those after the last so
                 many epochs; `None` for the best epoch's (with `patience`) or the
@@ -186,6 +188,7 @@ class Translator:
                 `warmup_steps`.
         """
         check_integer("epochs", epochs)
+        check_schedule(learning_rate, warmup_steps)
         train, validation = hold_back_pairs(pairs, validation_data, seed)
         keras.utils.set_random_seed(seed)
         train = self._batches(*train, max_tokens=max_tokens, seed=seed)

@@ -88,7 +88,8 @@ class Perplexity(keras.metrics.Mean):
     Call arguments:
         y_true: Labels (B, T), integers.
         y_pred: Logits (B, T, V).
-        sample_weight: (B, T), 0 for padding: compile with `weighted_metrics`.
+        sample_weight: (B, T), (1, T) or (B,), 0 for padding: compile with
+            `weighted_metrics`.
 
     Example:
 
@@ -101,8 +102,11 @@ class Perplexity(keras.metrics.Mean):
     def update_state(self, y_true, y_pred, sample_weight=None):
         losses = token_losses(y_true, y_pred)
         if sample_weight is not None:
-            weights = ops.reshape(sample_weight, (ops.shape(losses)[0], -1))
-            sample_weight = ops.reshape(weights * ops.ones_like(losses), [-1])
+            weights = ops.cast(sample_weight, losses.dtype)
+            if len(weights.shape) == 1:
+                weights = ops.expand_dims(weights, 1)  # one for each text
+            weights = ops.broadcast_to(weights, ops.shape(losses))
+            sample_weight = ops.reshape(weights, [-1])
         # In one row: Keras takes the mean of each row, so that short ones count more.
         super().update_state(ops.reshape(losses, [-1]), sample_weight)
 

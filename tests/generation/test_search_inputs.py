@@ -7,7 +7,7 @@ from keras import ops
 from cases.helpers import slow_on
 from keras_transformer.generation import beam_search, generate, stream
 from models.model_examples import translator
-from stub_models import AligningModel, counting, random_table, table_model
+from stub_models import AligningModel, TableModel, counting, random_table, table_model
 
 TABLE = random_table(5)
 SEARCHES = [generate, stream, beam_search]
@@ -38,7 +38,7 @@ BAD_BEAMS = [
 
 
 def refused(search, message, inputs=((1, 2),), model=None, **settings):
-    model = model or table_model(TABLE, stop_id=4)
+    model = model or TableModel(TABLE, stop_id=4)
     calls = dict(model.calls)
     with pytest.raises(ValueError, match=message):
         search(model, list(inputs) if type(inputs) is tuple else inputs, **settings)
@@ -136,7 +136,7 @@ def test_bad_prompts_are_refused(search, inputs, message):
 
 @pytest.mark.parametrize("search", SEARCHES)
 def test_texts_beyond_the_positions_are_refused(search):
-    model = table_model(TABLE, position_limit=6)
+    model = TableModel(TABLE, position_limit=6)
     message = "may reach 7 tokens.*positions for 6.*max_new_tokens"
     refused(search, message, [[1], [1, 2, 3]], model, max_new_tokens=4)
     list(search(model, [[1], [1, 2]], max_new_tokens=4))

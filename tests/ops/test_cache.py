@@ -6,7 +6,12 @@ import keras_transformer as kt
 from cases.examples import quick
 from cases.helpers import array, assert_close, randomize
 from keras_transformer.ops.backend import compiled
-from keras_transformer.ops.cache import create_cache, write_keys, write_tokens
+from keras_transformer.ops.cache import (
+    check_heads,
+    create_cache,
+    write_keys,
+    write_tokens,
+)
 
 POSITIONS = {
     "none": {},
@@ -97,6 +102,19 @@ def test_positions_may_be_given():
     assert_close(together, stack(ops.convert_to_tensor(inputs)))
 
 
+def test_positions_of_another_length_are_refused_before_anything_is_written():
+    stack = make_stack("none", False)
+    x = ops.ones((1, 3, 8))
+    cache = stack.create_cache(1, 8)
+    block = stack.blocks[0].self_attention
+    for positions in (np.array([0]), np.array([[0, 1]])):
+        with pytest.raises(ValueError, match="`positions` must have the shape"):
+            stack(x, positions=positions, cache=cache)
+        with pytest.raises(ValueError, match="`positions` must have the shape"):
+            block(x, x, positions=positions, cache=block.create_cache(1, 8))
+    assert array(cache["mask"]).sum() == 0
+
+
 def test_the_old_cache_is_still_good():
     stack = make_stack("none", False)
     tokens = ops.convert_to_tensor(np.random.normal(size=(1, 3, 8)).astype("float32"))
@@ -117,7 +135,7 @@ def test_a_full_cache_and_one_of_another_layer_are_refused():
         write_tokens(cache, ops.arange(2))
     one = ops.ones((2, 1, 1, 4))
     with pytest.raises(ValueError, match="num_key_value_heads"):
-        write_keys(write_tokens(cache, ops.arange(1)), one, one)
+        check_heads(cache, one, one)
 
 
 def test_compiled_sees_new_weights():
