@@ -369,13 +369,15 @@ def parse(arguments=None) -> argparse.Namespace:
 
 def main(arguments=None) -> None:
     options = parse(arguments)
+    parts, files = load(options)
     names = ("quick", "minutes", "steps", "texts", "vocabulary_size", "recipe", "model")
     key = [keras.backend.backend(), *(getattr(options, name) for name in names)]
-    key = json.dumps([*key, options.fit, options.seed])
+    learned = [parts["train"], parts["validation"]]
+    read = hashlib.sha256(json.dumps(learned).encode()).hexdigest()
+    key = json.dumps([*key, options.fit, options.seed, read])
     folder = options.work / hashlib.sha256(key.encode()).hexdigest()[:8]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "settings.json").write_text(key)
-    parts, files = load(options)
     generator, notes = train(parts, folder, options)
     scores = measure(parts, generator, notes)
     text = report(scores, parts, files, generator, notes, options)
