@@ -15,9 +15,9 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 # Tracing and compiling leave millions of objects, which take long to look through.
 gc.set_threshold(100_000, 20, 20)
 # Most tests run tiny compiled functions once: compile them fast, not well.
-os.environ.setdefault(
-    "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+os.environ["XLA_FLAGS"] = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    + os.environ.get("XLA_FLAGS", "")
 )
 
 import keras  # noqa: E402

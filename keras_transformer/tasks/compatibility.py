@@ -3,8 +3,6 @@
 import warnings
 from collections.abc import Sequence
 
-from keras import ops
-
 from keras_transformer.generation.limits import own_settings
 from keras_transformer.ops.checks import check_integer
 from keras_transformer.tasks.texts import plain
@@ -144,16 +142,6 @@ def warn_of_shared_ids(model, tokenizer):
             "`padding_mask`.",
             stacklevel=3,
         )
-
-
-def known_ids(size: int):
-    """Return a processor that forbids the ids that a tokenizer of `size` has not."""
-
-    def forbid_unknown(logits, history):
-        known = ops.arange(logits.shape[-1], dtype="int32") < size
-        return ops.where(known, logits, float("-inf"))
-
-    return forbid_unknown
 
 
 def _check_positions(model, max_length):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+from keras import ops
 
 from keras_transformer.generation.limits import own_settings
 from keras_transformer.generation.sampling import Sampling
@@ -122,6 +123,16 @@ class Continuation:
         if text and self._has_space:
             text, self._has_space = text.removeprefix(" "), False
         return text
+
+
+def known_ids(size: int):
+    """Return a processor that forbids the ids that a tokenizer of `size` has not."""
+
+    def forbid_unknown(logits, history):
+        known = ops.arange(logits.shape[-1], dtype="int32") < size
+        return ops.where(known, logits, float("-inf"))
+
+    return forbid_unknown
 
 
 def continue_text(

@@ -13,7 +13,6 @@ from keras_transformer.generation.rereading import Rereading, until_stop
 from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tasks.compatibility import (
     check_generator_parts,
-    known_ids,
     warn_of_shared_ids,
 )
 from keras_transformer.tasks.encoding import begins_with_bos, encode_bare
@@ -26,6 +25,7 @@ from keras_transformer.tasks.fitting import (
 )
 from keras_transformer.tasks.prompts import (
     continue_text,
+    known_ids,
     place_seed,
     prompt_batches,
     read_prompts,

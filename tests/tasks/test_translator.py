@@ -196,9 +196,27 @@ def test_batches_and_warm_up_follow_the_data():
     assert int(translator.model.optimizer.iterations) == 20  # one batch an epoch
     assert rate["warmup_steps"] == 2
     assert rate["peak"] == TRANSLATORS["transformer"].learning_rate
+
+
+@slow_on("tensorflow")
+def test_a_schedule_is_taken_as_it_is():
+    translator = small()
     schedule = keras.optimizers.schedules.CosineDecay(1e-2, decay_steps=3)
+    settings = dict(validation_data=PAIRS, epochs=1, average=None, verbose=0)
+    translator.fit(PAIRS, learning_rate=schedule, **settings)
+    rate = translator.model.optimizer.get_config()["learning_rate"]
+    assert rate["class_name"] == "CosineDecay"
+    assert rate["config"]["initial_learning_rate"] == 1e-2
+
+
+def test_a_schedule_with_warm_up_is_refused_before_any_work():
+    schedule = keras.optimizers.schedules.CosineDecay(1e-2, decay_steps=3)
+    translator = small()
+    weights = translator.model.get_weights()
     with pytest.raises(ValueError, match="schedule has its own warm-up"):
         translator.fit(PAIRS, learning_rate=schedule, warmup_steps=1)
+    for weight, old in zip(translator.model.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(weight, old)
 
 
 def test_parts_that_do_not_fit_are_refused():
