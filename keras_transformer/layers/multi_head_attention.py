@@ -241,6 +241,7 @@ class MultiHeadAttention(BaseLayer):
             keys = self.rotary(keys, places[1])
         if growing:
             mask = None
+            _check_own(queries, keys)
             check_heads(cache, keys, values)
             if "mask" in cache:  # else the stack masks for all of its blocks
                 cache = write_tokens(cache, positions, tokens)
@@ -371,6 +372,17 @@ def _as_tuple(output_shape):
 def _as_heads(cache):
     """Return a cache's keys and values as (B, S, K, H)."""
     return (ops.transpose(cache[name], (0, 2, 1, 3)) for name in ("key", "value"))
+
+
+def _check_own(queries, keys):
+    """Refuse another sequence's keys for a cache that grows."""
+    query_length, key_length = static_size(queries, 1), static_size(keys, 1)
+    if None not in (query_length, key_length) and query_length != key_length:
+        raise ValueError(
+            "A cache that grows holds a sequence that attends to itself: `query` and "
+            "`value` are its new tokens. For another sequence take a cache from "
+            f"`precompute`. Received: {query_length} queries, {key_length} keys."
+        )
 
 
 def _count(heads):

@@ -10,7 +10,12 @@ from keras_transformer.layers.base import (
 )
 from keras_transformer.layers.transformer_block import TransformerBlock
 from keras_transformer.ops import masks
-from keras_transformer.ops.cache import next_positions, slot_mask, write_tokens
+from keras_transformer.ops.cache import (
+    check_rows,
+    next_positions,
+    slot_mask,
+    write_tokens,
+)
 from keras_transformer.ops.checks import check_integer
 
 
@@ -200,7 +205,7 @@ class TransformerStack(BaseLayer):
         mask = inputs_mask if mask is None else mask
         if cache is not None:
             # Once for all blocks, which write their keys and values alone.
-            self._check_cache(cache)
+            self._check_cache(cache, inputs)
             padding = masks.key_padding(inputs, mask=mask)
             mask = None if padding is None else padding[:, 0, 0]
             if positions is None:
@@ -271,7 +276,7 @@ class TransformerStack(BaseLayer):
     def compute_output_shape(self, inputs_shape, encoder_outputs_shape=None):
         return tuple(inputs_shape)
 
-    def _check_cache(self, cache):
+    def _check_cache(self, cache, inputs):
         blocks = cache.get("blocks") if isinstance(cache, dict) else None
         if blocks is None or len(blocks) != self.num_layers:
             got = type(cache).__name__ if blocks is None else f"{len(blocks)} blocks"
@@ -279,6 +284,7 @@ class TransformerStack(BaseLayer):
                 f"`cache` of layer {self.name!r} must come from its own "
                 f"`create_cache`, for {self.num_layers} blocks. Received: {got}."
             )
+        check_rows(cache, inputs)
 
     def _position_bias(self, inputs, positions, cache):
         if self.position_bias is None:

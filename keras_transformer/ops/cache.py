@@ -121,6 +121,20 @@ def slot_mask(cache: dict, positions, *, causal: bool, window: int | None):
     return mask
 
 
+def check_rows(cache: dict, inputs):
+    """Refuse inputs (B, ...) of another batch than the cache's.
+
+    Raises:
+        ValueError: Another batch.
+    """
+    batch, rows = static_size(cache["mask"], 0), static_size(inputs, 0)
+    if None not in (batch, rows) and batch != rows:
+        raise ValueError(
+            f"The cache was created for {batch} sequences, but the inputs are {rows}. "
+            f"Create it with batch_size={rows}."
+        )
+
+
 def check_heads(cache: dict, key, value):
     """Refuse new keys and values (B, T, K, H) that do not fit the cache.
 

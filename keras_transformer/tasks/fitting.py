@@ -8,6 +8,7 @@ from pathlib import Path
 import keras
 from keras.optimizers.schedules import LearningRateSchedule
 
+from keras_transformer.ops.checks import check_integer, check_number
 from keras_transformer.training import (
     InverseSquareRoot,
     KeepLast,
@@ -33,8 +34,11 @@ def batch_tokens(lengths) -> int:
 
 
 def check_schedule(learning_rate, warmup_steps):
-    """Refuse a schedule with `warmup_steps`, before any work."""
-    if isinstance(learning_rate, LearningRateSchedule) and warmup_steps is not None:
+    """Refuse what is no learning rate or no warm-up, before any work."""
+    check_integer("warmup_steps", warmup_steps, optional=True)
+    if not isinstance(learning_rate, LearningRateSchedule):
+        check_number("learning_rate", learning_rate, above=0, optional=True)
+    elif warmup_steps is not None:
         raise ValueError(
             "`warmup_steps` belongs to a `learning_rate` that is a number: a schedule "
             f"has its own warm-up. Received: warmup_steps={warmup_steps!r} and "
@@ -50,9 +54,6 @@ def as_schedule(learning_rate, warmup_steps, usual_rate, usual_warmup):
         warmup_steps: See `Translator.fit`.
         usual_rate: In place of a `learning_rate` that is `None`.
         usual_warmup: In place of `warmup_steps` that are `None`.
-
-    Raises:
-        ValueError: A value out of range.
     """
     if isinstance(learning_rate, LearningRateSchedule):
         return learning_rate

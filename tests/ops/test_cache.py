@@ -186,6 +186,18 @@ def test_caches_of_other_layers_are_refused():
         rotary.precompute(x)
 
 
+def test_a_cache_of_another_batch_and_another_sequences_keys_are_refused():
+    stack = make_stack("none", False)
+    cache = stack.create_cache(2, 4)
+    with pytest.raises(ValueError, match="for 2 sequences, but the inputs are 1"):
+        stack(ops.ones((1, 1, 8)), cache=cache)
+    layer = stack.blocks[0].self_attention
+    own = layer.create_cache(2, 4)
+    with pytest.raises(ValueError, match="Received: 1 queries, 3 keys"):
+        layer(ops.ones((2, 1, 8)), ops.ones((2, 3, 8)), cache=own)
+    assert array(cache["mask"]).sum() == array(own["mask"]).sum() == 0
+
+
 def test_compiled_follows_variables_that_were_replaced():
     stack = make_stack("none", False)
     run = compiled(lambda x: stack(x), stack)

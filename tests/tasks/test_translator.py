@@ -209,12 +209,17 @@ def test_a_schedule_is_taken_as_it_is():
     assert rate["config"]["initial_learning_rate"] == 1e-2
 
 
-def test_a_schedule_with_warm_up_is_refused_before_any_work():
+def test_no_rate_and_a_schedule_with_warm_up_are_refused_before_any_work():
     schedule = keras.optimizers.schedules.CosineDecay(1e-2, decay_steps=3)
     translator = small()
     weights = translator.model.get_weights()
     with pytest.raises(ValueError, match="schedule has its own warm-up"):
         translator.fit(PAIRS, learning_rate=schedule, warmup_steps=1)
+    for bad in ("cosine", 0, float("nan")):
+        with pytest.raises(ValueError, match="`learning_rate` must be a finite number"):
+            translator.fit(PAIRS, learning_rate=bad)
+    with pytest.raises(ValueError, match="`warmup_steps` must be a positive integer"):
+        translator.fit(PAIRS, warmup_steps=0)
     for weight, old in zip(translator.model.get_weights(), weights, strict=True):
         np.testing.assert_array_equal(weight, old)
 

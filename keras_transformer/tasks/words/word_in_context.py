@@ -26,7 +26,7 @@ def evaluate_word_in_context(
         `choose`; `threshold`; `chosen`, the accuracy on `choose`.
 
     Raises:
-        ValueError: No pairs.
+        ValueError: No pairs, or a column `same` that is not of truth values.
 
     Example:
 
@@ -40,6 +40,12 @@ def evaluate_word_in_context(
             "There must be pairs to choose the threshold on and pairs to measure. "
             f"Received: {len(choose)} and {len(test)}."
         )
+    for name, pairs in (("choose", choose), ("test", test)):
+        if pairs["same"].dtype != bool:  # any text would count as true
+            raise ValueError(
+                f"The column 'same' of `{name}` must hold truth values (dtype bool). "
+                f"Received: {pairs['same'].dtype}."
+            )
     same, cosines = choose["same"].to_numpy(bool), _cosines(encode, choose)
     threshold, chosen = best_threshold(cosines, same)
     answers = test["same"].to_numpy(bool)

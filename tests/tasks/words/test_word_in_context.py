@@ -100,3 +100,11 @@ def test_the_cosine_is_measured_against_a_threshold_of_other_pairs(tmp_path):
     assert measured["majority"] == pytest.approx(2 / 3)
     with pytest.raises(ValueError, match="Received: 3 and 0"):
         evaluate_word_in_context(length_and_start, pairs, pairs[:0])
+
+
+def test_texts_in_place_of_truth_values_are_refused(tmp_path):
+    pairs = read_word_in_context(write(tmp_path))
+    texts = pairs.assign(same=["True", "False", "False"])
+    for choose, test, name in ((texts, pairs, "choose"), (pairs, texts, "test")):
+        with pytest.raises(ValueError, match=f"'same' of `{name}` must hold truth"):
+            evaluate_word_in_context(length_and_start, choose, test)
