@@ -1,10 +1,12 @@
 """Training with Keras's own callbacks: stop early, keep the best, go on again."""
 
+import json
 import shutil
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
+import h5py
 import keras
 from keras.optimizers.schedules import LearningRateSchedule
 
@@ -123,6 +125,7 @@ def fit_model(
                 )
             )
         if checkpoint_folder is not None:
+            _drop_cut(folder)
             folder.mkdir(parents=True, exist_ok=True)
             best = folder / "best.weights.h5"
             keep = keras.callbacks.ModelCheckpoint(
@@ -132,7 +135,10 @@ def fit_model(
                 initial_value_threshold=_score(model, best, validation, monitor),
                 **watch,
             )
-            wired += [keep, keras.callbacks.BackupAndRestore(folder / "backup")]
+            backup = keras.callbacks.BackupAndRestore(
+                folder / "backup", double_checkpoint=True
+            )
+            wired += [keep, backup]
         last = KeepLast(folder / "last", average) if average else None
         history = model.fit(
             train,
@@ -158,6 +164,39 @@ def _clear(folder):
         shutil.rmtree(folder / name, ignore_errors=True)
     if not any(folder.iterdir()):
         folder.rmdir()
+
+
+def _drop_cut(folder):
+    """Drop what a process that was killed left half written.
+
+    Keras keeps two states: the one before takes the last one's place. Without any, the
+    training begins anew.
+    """
+    for file in [folder / "best.weights.h5", *folder.glob("last/*.weights.h5")]:
+        if file.is_file() and not _is_whole(file):
+            file.unlink()
+    backup = folder / "backup"
+    state = [backup / "latest.weights.h5", backup / "training_metadata.json"]
+    before = [file.with_name(f"{file.name}.bkp") for file in state]
+    if all(map(_is_whole, state)):
+        return
+    if all(map(_is_whole, before)):
+        for old, file in zip(before, state, strict=True):
+            shutil.copy(old, file)
+    elif folder.exists():
+        _clear(folder)
+
+
+def _is_whole(file):
+    """Whether a file of weights or of JSON is there and can be read to its end."""
+    try:
+        if ".h5" in file.suffixes:
+            h5py.File(file, "r").close()
+        else:
+            json.loads(file.read_text())
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _score(model, weights, validation, monitor):

@@ -130,7 +130,7 @@ def test_the_recurrent_recipes_learn_too(recipe, tmp_path):
     translator = Translator.from_pairs(
         PAIRS, recipe, vocabulary_size=60, embed_dim=16, units=32, dropout=0.0
     )
-    translator.fit(PAIRS, epochs=60, max_tokens=64, **TRAINING)
+    translator.fit(PAIRS, epochs=120, max_tokens=64, **TRAINING)
     sources, targets = zip(*PAIRS, strict=True)
     found = translator.translate(sources, 2)
     right = sum(one == other for one, other in zip(found, targets, strict=True))
