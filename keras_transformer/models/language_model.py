@@ -161,8 +161,9 @@ class LanguageModel(WritingModel):
     def call(self, inputs, training=None):
         ids, mask = read_tokens(inputs, pad_id=self.pad_id)
         positions = token_positions(ids, mask)
-        x = self.embedding(ids, positions=positions)
-        x = self.decoder(x, mask=mask, positions=positions)
+        # On JAX `fit` runs `call` alone, and layers learn of training from here only.
+        x = self.embedding(ids, positions=positions, training=training)
+        x = self.decoder(x, mask=mask, positions=positions, training=training)
         return self.head(x)
 
     @property

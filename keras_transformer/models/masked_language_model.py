@@ -107,7 +107,7 @@ class MaskedLanguageModel(TextEncoder):
         self.head.build(vectors_shape)
 
     def call(self, inputs, training=None):
-        x = self.encode(inputs)  # (B, T, E)
+        x = self.encode(inputs, training=training)  # (B, T, E)
         if isinstance(inputs, dict) and inputs.get("mask_positions") is not None:
             places = as_integers("mask_positions", inputs["mask_positions"])
             x = ops.take_along_axis(x, places[..., None], axis=1)  # (B, P, E)

@@ -223,27 +223,30 @@ class Seq2SeqTransformer(WritingModel):
         self.head.build(vectors_shape)
 
     def call(self, inputs, training=None):
-        source, mask = self.encode(inputs)
+        # On JAX `fit` runs `call` alone, and layers learn of training from here only.
+        source, mask = self.encode(inputs, training=training)
         first = self.start_id == self.pad_id
         ids, own_mask = read_tokens(inputs, "decoder_", self.pad_id, first)
         positions = token_positions(ids, own_mask)
-        x = self.decoder_embedding(ids, positions=positions)
+        x = self.decoder_embedding(ids, positions=positions, training=training)
         x = self.decoder(
             x,
             source,
             mask=own_mask,
             encoder_outputs_mask=mask,
             positions=positions,
+            training=training,
         )
         return self.head(x)
 
-    def encode(self, inputs, prefix: str = "encoder_"):
+    def encode(self, inputs, prefix: str = "encoder_", training=None):
         """Read the source.
 
         Args:
             inputs: Dict with `<prefix>token_ids` (B, S) and perhaps
                 `<prefix>padding_mask` (B, S).
             prefix: `"encoder_"` as in a call, `""` as in `start`.
+            training: As in a call.
 
         Returns:
             The encoder's outputs (B, S, E), and the mask (B, S) or `None`.
@@ -254,8 +257,9 @@ class Seq2SeqTransformer(WritingModel):
         ids, mask = read_tokens(inputs, prefix, self.pad_id)
         check_source(self, ids, mask)
         positions = token_positions(ids, None if self.count_padding else mask)
-        x = self.encoder_embedding(ids, positions=positions)
-        return self.encoder(x, mask=mask, positions=positions), mask
+        x = self.encoder_embedding(ids, positions=positions, training=training)
+        x = self.encoder(x, mask=mask, positions=positions, training=training)
+        return x, mask
 
     @property
     def position_limit(self) -> int | None:

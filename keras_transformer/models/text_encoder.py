@@ -145,20 +145,23 @@ class TextEncoder(BaseModel):
             self.first_token_pooler.build((None, self.embed_dim))
 
     def call(self, inputs, training=None):
-        x = self.encode(inputs)
+        x = self.encode(inputs, training=training)
         outputs = {"sequence_output": x}
         if self.pooler:
             outputs["pooled_output"] = self.first_token_pooler(x[:, 0])
         return outputs
 
-    def encode(self, inputs):
+    def encode(self, inputs, training=None):
         """Return a vector (B, T, E) for every token of `inputs`, as in a call."""
         ids, mask = read_tokens(inputs, pad_id=self.pad_id)
         check_source(self, ids, mask)
         segments = inputs.get("segment_ids") if isinstance(inputs, dict) else None
         positions = token_positions(ids, None if self.count_padding else mask)
-        x = self.embedding(ids, positions=positions, segment_ids=segments)
-        return self.encoder(x, mask=mask, positions=positions)
+        # On JAX `fit` runs `call` alone, and layers learn of training from here only.
+        x = self.embedding(
+            ids, positions=positions, segment_ids=segments, training=training
+        )
+        return self.encoder(x, mask=mask, positions=positions, training=training)
 
     @property
     def position_limit(self) -> int | None:

@@ -149,6 +149,22 @@ def test_training_lowers_the_loss(name):
     assert min(losses[-3:]) < 0.9 * losses[0]
 
 
+@pytest.mark.parametrize("name", CORE)
+def test_dropout_acts_where_keras_runs_call_alone(name):  # as `fit` does on JAX
+    model, inputs = example(name, dropout=0.5)
+    model(inputs)
+    parts = [model.call]
+    if hasattr(model, "encode"):
+        parts.append(model.encode)
+    for part in parts:
+        trained, again, plain = (
+            arrays(keras.tree.flatten(part(inputs, training=training))[:1])[0]
+            for training in (True, True, False)
+        )
+        assert np.abs(trained - plain).max() > 1e-3
+        assert np.abs(trained - again).max() > 1e-3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CORE)
 def test_a_quantized_model_is_saved_and_loaded(name, tmp_path):
