@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformer.ops import masks
 from keras_transformer.ops.backend import is_traced, static_size, write_slice
+from keras_transformer.ops.checks import check_integer
 
 
 def create_cache(
@@ -34,7 +35,13 @@ def create_cache(
         (B, S), "slot": ()}`: `mask` marks the slots that hold tokens, `positions`
         are those tokens' places in their texts, and `slot` is the next free one,
         as an int32 tensor so that it does not trace anew.
+
+    Raises:
+        ValueError: A size that is no integer or is negative.
     """
+    max_length = check_integer("max_length", max_length, 0)
+    if not ops.is_tensor(batch_size):  # a batch of any size, in a trace
+        batch_size = check_integer("batch_size", batch_size, 0)
     dtype = keras.backend.standardize_dtype(dtype)
     shape = (batch_size, num_key_value_heads, max_length)
     return {

@@ -138,6 +138,14 @@ def test_a_full_cache_and_one_of_another_layer_are_refused():
         check_heads(cache, one, one)
 
 
+@pytest.mark.parametrize("sizes", [(2, -1), (2, 8.0), ("2", 8), (True, 8), (-1, 8)])
+def test_sizes_of_a_cache_are_checked(sizes):
+    stack = make_stack("none", False)
+    for layer in (stack, stack.blocks[0], stack.blocks[0].self_attention):
+        with pytest.raises(ValueError, match="must be an integer of at least 0"):
+            layer.create_cache(*sizes)
+
+
 def test_compiled_sees_new_weights():
     stack = make_stack("none", False)
     run = compiled(lambda x: stack(x), stack)
