@@ -264,7 +264,7 @@ class MultiHeadAttention(BaseLayer):
             scale=self.scale,
             mask=mask,
             causal=use_causal_mask,
-            bias=self._as_bias(position_bias),
+            bias=_as_bias(position_bias, queries, keys),
             dropout=self.attention_dropout if training and self.dropout else None,
             return_weights=return_attention_scores,
             layer=self,
@@ -318,20 +318,6 @@ class MultiHeadAttention(BaseLayer):
             dtype=self.compute_dtype,
         )
 
-    def _as_bias(self, position_bias):
-        if position_bias is None:
-            return None
-        if isinstance(position_bias, dict):
-            position_bias = positions.alibi_bias(**position_bias)
-        heads = static_size(position_bias, 1) if len(position_bias.shape) == 4 else 0
-        if heads not in (None, 1, self.num_heads):
-            raise ValueError(
-                "`position_bias` must have 1 or num_heads heads on its axis 1, with "
-                f"num_heads={self.num_heads}, as in (batch, num_heads, query, key). "
-                f"Received shape {tuple(position_bias.shape)}."
-            )
-        return position_bias
-
     def compute_output_shape(self, query_shape, value_shape=None, key_shape=None):
         output_shape = _as_tuple(self._output_shape) or (query_shape[-1],)
         return (*query_shape[:-1], *output_shape)
@@ -383,6 +369,14 @@ def _check_own(queries, keys):
             "`value` are its new tokens. For another sequence take a cache from "
             f"`precompute`. Received: {query_length} queries, {key_length} keys."
         )
+
+
+def _as_bias(position_bias, queries, keys):
+    if isinstance(position_bias, dict):
+        position_bias = positions.alibi_bias(**position_bias)
+    if position_bias is not None and len(position_bias.shape) == 4:
+        masks.check_pairs("position_bias", position_bias, queries, keys)
+    return position_bias
 
 
 def _count(heads):

@@ -175,7 +175,7 @@ def pair_mask(attention_mask, queries, keys, ranks=(3, 4)):
     Args:
         attention_mask: (B, T, S) or (B, N, T, S), 1 where it is the same for
             all; or `None`.
-        queries: Tensor (B, T, ...).
+        queries: Tensor (B, T, N, H), or (B, T, E) where the heads are not known.
         keys: Tensor (B, S, ...).
         ranks: The ranks that are accepted.
 
@@ -183,20 +183,41 @@ def pair_mask(attention_mask, queries, keys, ranks=(3, 4)):
         Boolean mask broadcastable to (B, N, T, S), or `None`.
 
     Raises:
-        ValueError: It has another rank, other lengths, or is no 0/1 mask.
+        ValueError: It has another rank, other sizes, or is no 0/1 mask.
     """
     if attention_mask is None:
         return None
-    mask = as_boolean(attention_mask, "attention_mask", ranks)
-    wanted = (static_size(queries, 1), static_size(keys, 1))
-    for axis, size in zip((-2, -1), wanted, strict=True):
-        got = static_size(mask, axis)
-        if None not in (got, size) and got not in (1, size):
-            raise ValueError(
-                "`attention_mask` must end in (query length, key length) = "
-                f"{wanted}, or 1 in their place. Received shape {tuple(mask.shape)}."
-            )
-    return expand_mask(mask)
+    mask = expand_mask(as_boolean(attention_mask, "attention_mask", ranks))
+    check_pairs("attention_mask", mask, queries, keys)
+    return mask
+
+
+def check_pairs(name: str, pairs, queries, keys):
+    """Refuse a mask or a bias of pairs that is not broadcastable to the scores.
+
+    Args:
+        name: Name of the argument, for the message.
+        pairs: Tensor of four axes.
+        queries: Tensor (B, T, N, H), or (B, T, E) where the heads are not known.
+        keys: Tensor (B, S, ...).
+
+    Raises:
+        ValueError: An axis is neither 1 nor that of the scores (B, N, T, S).
+    """
+    batches = {static_size(queries, 0), static_size(keys, 0)}
+    wanted = (
+        None if None in batches else max(batches),
+        static_size(queries, 2) if len(queries.shape) == 4 else None,
+        static_size(queries, 1),
+        static_size(keys, 1),
+    )
+    got = tuple(static_size(pairs, axis) for axis in range(4))
+    pairs_of_sizes = zip(got, wanted, strict=True)
+    if any(None not in (a, b) and a not in (1, b) for a, b in pairs_of_sizes):
+        raise ValueError(
+            f"`{name}` must be broadcastable to (batch, num_heads, query length, key "
+            f"length) = {wanted}. Received (with all four axes) the shape {got}."
+        )
 
 
 _FORMS = {2: "(batch, time)", 3: "(batch, query, key)", 4: "(batch, head, query, key)"}

@@ -110,7 +110,11 @@ def test_wrong_settings_are_refused_in_the_constructor(settings, message):
     "settings, message",
     [
         (dict(attention_mask=np.ones((4, 5))), r"`attention_mask` must have the shape"),
-        (dict(attention_mask=np.ones((2, 4, 4))), "must end in .*= .4, 5."),
+        (dict(attention_mask=np.ones((2, 4, 4))), "= .2, 2, 4, 5."),
+        (dict(attention_mask=np.ones((3, 4, 5))), r"`attention_mask`.*\(3, 1, 4, 5\)"),
+        (dict(attention_mask=np.ones((2, 3, 4, 5))), r"`attention_mask` .*broadcast"),
+        (dict(position_bias=np.ones((3, 2, 4, 5))), r"`position_bias`.*\(3, 2, 4, 5\)"),
+        (dict(position_bias=np.ones((1, 2, 5, 5))), r"`position_bias`.*\(1, 2, 5, 5\)"),
         (dict(value_mask=np.ones((2, 1, 5))), r"`value_mask` must have the shape"),
         (dict(value_mask=np.where(PADDING, 0.0, -1e9)), "`value_mask` must be boolean"),
     ],
@@ -118,6 +122,18 @@ def test_wrong_settings_are_refused_in_the_constructor(settings, message):
 def test_wrong_masks_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         kt.MultiHeadAttention(2, 4)(X, SOURCE, **settings)
+
+
+def test_masks_and_biases_of_another_batch_are_refused_for_one_text_too():
+    layer, one = kt.MultiHeadAttention(2, 4), X[:1]
+    for name in ("attention_mask", "position_bias"):
+        with pytest.raises(ValueError, match=f"`{name}` must be broadcastable"):
+            layer(one, one, **{name: np.ones((3, 2, 4, 4), "float32")})
+    with pytest.raises(ValueError, match="`attention_mask` must be broadcastable"):
+        kt.BahdanauAttention(4)(one, one, attention_mask=np.ones((3, 4, 4)))
+    # Queries of one text and keys of several, or the reverse, stay as they were.
+    assert layer(X, one, attention_mask=np.ones((2, 4, 4))).shape[0] == 2
+    assert layer(one, X, attention_mask=np.ones((2, 4, 4))).shape[0] == 2
 
 
 def test_a_cache_of_another_layer_is_refused():
