@@ -6,25 +6,35 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.ops.backend import static_size
+from keras_transformer.ops.backend import is_traced, static_size
 from keras_transformer.ops.checks import check_name
 
 PACKAGE = "keras_transformer"
 
 
 def as_integers(name: str, values):
-    """Return ids or positions as int32, and refuse those that were rounded.
+    """Return ids or positions as int32, and refuse those that are no whole numbers.
 
     Keras casts float arguments of a call to half precision under a mixed policy,
-    where 2909 becomes 2912.
+    where 2909 becomes 2912. Other floats must be whole where their values are known:
+    not in a model's symbolic call or a compiled function.
     """
     values = ops.convert_to_tensor(values)
-    if keras.backend.standardize_dtype(values.dtype) in ("float16", "bfloat16"):
+    dtype = keras.backend.standardize_dtype(values.dtype)
+    if dtype in ("float16", "bfloat16"):
         raise ValueError(
             f"`{name}` must be integers. Received half-precision floats, which round "
             'numbers above 256. Use dtype="int32", as in '
             'keras.Input(shape, dtype="int32").'
         )
+    if "float" in dtype and not is_traced(values):
+        array = ops.convert_to_numpy(values)
+        whole = np.isfinite(array) & (array == np.floor(array))
+        if not whole.all():
+            raise ValueError(
+                f"`{name}` must be integers. Received floats, {array[~whole][0]} among "
+                'them. Round them as they are meant, and use dtype="int32".'
+            )
     return ops.cast(values, "int32")
 
 

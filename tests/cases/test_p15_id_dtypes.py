@@ -80,6 +80,25 @@ def test_eager_ids_of_floats_are_not_rounded(policy, dtype):
     equal_or_refused(lambda: embed(IDS.astype(dtype)), expected)
 
 
+@pytest.mark.parametrize("parts", [0.5, np.nan, np.inf])
+def test_ids_and_positions_with_fractions_are_refused(parts):
+    embed, encode = embedding("float32"), kt.SinusoidalEncoding()
+    whole = np.array([[0.0, 1.0, 2.0]], "float32")
+    broken = np.array([[0.0, parts, 2.0]], "float32")
+    x = np.ones((1, 3, 4), "float32")
+    attention = kt.MultiHeadAttention(2, 4, rotary=kt.RotaryEmbedding())
+    for call in (
+        embed,
+        lambda positions: embed(IDS[:1], positions=positions),
+        lambda positions: encode(x, positions=positions),
+        lambda positions: attention(x, x, positions=positions),
+        lambda positions: kt.AlibiBias(2)(positions, positions),
+    ):
+        call(whole)
+        with pytest.raises(ValueError, match="must be integers"):
+            call(broken)
+
+
 @pytest.mark.parametrize("policy", quick(POLICIES, POLICIES[2:]))
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("dtype", ["uint16", "int16", "int64", "uint32"])
