@@ -194,7 +194,7 @@ class BaseModel(Base, keras.Model):
 
 
 class CarriedMask(keras.layers.Layer):
-    """Return the padding mask (B, S) that a tensor carries; all `True` if none.
+    """Return the mask that a tensor carries, (B, S) of (B, S, E); `True` if none.
 
     Keras shows a mask to the layers that a tensor passes through, to nobody else.
     """
@@ -204,7 +204,7 @@ class CarriedMask(keras.layers.Layer):
         self.supports_masking = True
 
     def call(self, inputs, mask=None):
-        return ops.ones(ops.shape(inputs)[:2], "bool") if mask is None else mask
+        return ops.ones(ops.shape(inputs)[:-1], "bool") if mask is None else mask
 
 
 def _constructor_arguments(cls):

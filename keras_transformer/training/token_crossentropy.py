@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.base import PACKAGE
+from keras_transformer.layers.base import PACKAGE, CarriedMask
 from keras_transformer.ops.checks import check_number
 
 
@@ -81,6 +81,8 @@ class Perplexity(keras.metrics.Mean):
 
     Each token counts alike, in batches of any length.
 
+    Masks: as in `TokenCrossentropy`, the one that the logits carry counts.
+
     Args:
         name: Name of the metric.
         **kwargs: As in `keras.metrics.Mean`.
@@ -101,14 +103,14 @@ class Perplexity(keras.metrics.Mean):
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         losses = token_losses(y_true, y_pred)
+        weights = ops.cast(CarriedMask(autocast=False)(y_pred), losses.dtype)
         if sample_weight is not None:
-            weights = ops.cast(sample_weight, losses.dtype)
-            if len(weights.shape) == 1:
-                weights = ops.expand_dims(weights, 1)  # one for each text
-            weights = ops.broadcast_to(weights, ops.shape(losses))
-            sample_weight = ops.reshape(weights, [-1])
+            given = ops.cast(sample_weight, losses.dtype)
+            if len(given.shape) == 1:
+                given = ops.expand_dims(given, 1)  # one for each text
+            weights = weights * ops.broadcast_to(given, ops.shape(losses))
         # In one row: Keras takes the mean of each row, so that short ones count more.
-        super().update_state(ops.reshape(losses, [-1]), sample_weight)
+        super().update_state(ops.reshape(losses, [-1]), ops.reshape(weights, [-1]))
 
     def result(self):
         return ops.exp(super().result())

@@ -71,6 +71,23 @@ def test_perplexity_takes_weights_of_every_form(weights):
     assert float(metric.result()) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_perplexity_counts_the_mask_that_the_logits_carry(weighted):
+    ids, labels = np.array([[1, 2, 0], [3, 0, 0]]), np.array([[4, 1, 2], [0, 3, 3]])
+    weights = np.array([[0.5, 1, 1], [2, 1, 1]], "float32") if weighted else None
+    model = keras.Sequential([keras.layers.Embedding(5, 5, mask_zero=True)])
+    metrics = {"weighted_metrics" if weighted else "metrics": [Perplexity()]}
+    model.compile("sgd", TokenCrossentropy(), **metrics)
+    found = model.evaluate(ids, labels, sample_weight=weights, verbose=0)
+    assert found[1] == pytest.approx(np.exp(found[0]), rel=1e-5)
+    each = (ids != 0) * (1 if weights is None else weights)
+    losses = array(token_losses(labels, model(ids)))
+    assert found[0] == pytest.approx(np.average(losses, weights=each), rel=1e-5)
+    metric = Perplexity()
+    metric.update_state(labels, model(ids), weights)
+    assert float(metric.result()) == pytest.approx(found[1], rel=1e-5)
+
+
 @pytest.mark.parametrize("floatx", ["float16", "bfloat16"])
 def test_labels_are_whole_whatever_the_default_float(floatx):
     logits = np.random.default_rng(0).normal(size=(1, 1, 3000)).astype("float32")
