@@ -5,6 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
+from keras_transformer.ops.masks import as_boolean
+
 
 def bucket(length: int, most: int | None = None) -> int:
     """Return the padded length of a text: 16, 24, 32, 48, 64, 96, 128, ...
@@ -28,7 +30,8 @@ def as_rows(inputs, pad_id: int | None, name: str = "inputs") -> list[np.ndarray
         name: Name of the argument, for the messages.
 
     Raises:
-        ValueError: The ids are no integers, or in another form.
+        ValueError: The ids are no integers, or in another form; a mask of another
+            shape or with values other than 0 and 1.
     """
     mask = None
     if isinstance(inputs, dict):
@@ -56,7 +59,7 @@ def as_rows(inputs, pad_id: int | None, name: str = "inputs") -> list[np.ndarray
     )
     if mask is None:
         mask = np.ones(ids.shape, bool) if pad_id is None else ids != pad_id
-    mask = np.asarray(ops.convert_to_numpy(mask)).astype(bool)
+    mask = ops.convert_to_numpy(as_boolean(mask, "padding_mask", ranks=(2,)))
     if mask.shape != ids.shape:
         raise ValueError(
             f"The 'padding_mask' of `{name}` must have the shape of its 'token_ids', "

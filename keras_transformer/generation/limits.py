@@ -138,7 +138,7 @@ class Limits:
             last = ops.equal(written + 1, values["max_new_tokens"])
             logits = change.force_token(logits, self.forced_eos_token_id, last)
         for processor in self.processors:
-            logits = processor(logits, history)
+            logits = _alike(processor(logits, history), logits, processor)
         if self.renormalize_logits:
             logits = ops.log_softmax(logits, axis=-1)
         return logits
@@ -147,3 +147,17 @@ class Limits:
 def own_settings(model) -> dict:
     """Return the settings that a model brings along, none if it has none."""
     return getattr(model, "generation", None) or {}
+
+
+def _alike(changed, logits, processor):
+    """Refuse what is no logits of the same shape; of unknown sizes any will do."""
+    got, wanted = getattr(changed, "shape", ()), logits.shape
+    if len(got) != 2 or any(
+        None not in sizes and sizes[0] != sizes[1]
+        for sizes in zip(got, wanted, strict=True)
+    ):
+        raise ValueError(
+            "A function of `processors` must return logits of the shape that it was "
+            f"given, {tuple(wanted)}. {processor!r} returned: {changed!r}."
+        )
+    return changed

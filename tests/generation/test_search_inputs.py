@@ -90,6 +90,18 @@ def test_a_processor_that_cannot_be_told_apart_is_refused():
     refused(generate, "`processors`.*hashable", processors=[Unhashable()])
 
 
+@pytest.mark.parametrize("jit_compile", [True, False])
+@pytest.mark.parametrize(
+    "processor", [lambda logits, _: None, lambda logits, _: logits[:, :3]]
+)
+@pytest.mark.parametrize("search", [generate, beam_search])
+def test_a_processor_must_return_logits(search, processor, jit_compile):
+    model = table_model(TABLE, stop_id=4)
+    settings = {"processors": [processor], "jit_compile": jit_compile}
+    with pytest.raises(ValueError, match="`processors` must return logits of the sh"):
+        search(model, [[1, 2]], max_new_tokens=3, **settings)
+
+
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize(
     ("inputs", "message"),
@@ -127,8 +139,12 @@ def test_a_processor_that_cannot_be_told_apart_is_refused():
             {"token_ids": [[1, 2]], "padding_mask": [[True]]},
             "shape of its 'token_ids', .1, 2.. Received shape .1, 1.",
         ),
+        (
+            {"token_ids": [[1, 2]], "padding_mask": [[0.0, -1e9]]},
+            "`padding_mask` must be boolean, or 0 and 1",
+        ),
     ],
-    ids=range(30),
+    ids=range(31),
 )
 def test_bad_prompts_are_refused(search, inputs, message):
     refused(search, message, inputs)
