@@ -122,6 +122,8 @@ def test_mistakes_end_with_a_message_and_nothing_is_written(tmp_path, capsys):
     encoder = kt.TextEncoder(60, 1, 8, 2, 8, num_segments=2, **BERT)
     encoder.build()
     save_pretrained(encoder, generator.tokenizer, tmp_path / "bert")
+    (tmp_path / "no-object").mkdir()
+    (tmp_path / "no-object" / "task.json").write_text("[]")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("mine")
     before = sorted(tmp_path.rglob("*"))
@@ -131,6 +133,7 @@ def test_mistakes_end_with_a_message_and_nothing_is_written(tmp_path, capsys):
         ("notes", "new", "neither a saved task"),
         ("post-norm", "new", "of no family that transformers has"),
         ("classifier", "new", "holds a TextClassifier"),
+        ("no-object", "new", "is not what `save` wrote"),
         ("bert", "new", "A TextEncoder writes no text"),
         ("none/of/these", "new", "There is no folder"),
     ):

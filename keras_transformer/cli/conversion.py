@@ -55,8 +55,9 @@ def convert(options):
 def _to_checkpoint(source, target):
     from keras_transformer import tasks
     from keras_transformer.pretrained import save_pretrained
+    from keras_transformer.tasks.saving import read_task
 
-    name = json.loads((source / "task.json").read_text("utf-8")).get("task")
+    name = read_task(source)["task"]
     if name not in ("TextGenerator", "Translator"):
         raise ValueError(
             f"{str(source)!r} holds a {name}. Only TextGenerator and Translator have "

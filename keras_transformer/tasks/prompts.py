@@ -53,12 +53,13 @@ def read_settings(model, processors: tuple, settings: dict) -> tuple[dict, list]
     Args:
         model: The language model.
         processors: Functions that are applied after those of `settings`.
-        settings: What `generate` was given.
+        settings: What `generate` was given, `jit_compile` perhaps among it.
 
     Raises:
         ValueError: An unknown setting, or a value out of range.
     """
-    given = Sampling.read("generate", settings, model)
+    searched = {k: v for k, v in settings.items() if k != "jit_compile"}
+    given = Sampling.read("generate", searched, model)
     if given.seed is not None:
         check_integer("seed", given.seed, 0)
     stop_ids = model.stop_id if given.stop_ids is None else given.stop_ids

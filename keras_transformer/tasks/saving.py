@@ -124,6 +124,27 @@ def check_free(folder) -> Path:
     return folder
 
 
+def read_task(folder: Path) -> dict:
+    """Return what `task.json` of a folder says: the class's name, settings, files.
+
+    Raises:
+        ValueError: It is not what `save_task` wrote.
+    """
+    try:
+        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"{str(folder / SETTINGS)!r} cannot be read: {error}. Save the task again."
+        ) from error
+    whole = isinstance(settings, dict) and isinstance(settings.get("files"), dict)
+    if not whole or not isinstance(settings.get("task"), str):
+        raise ValueError(
+            f"{str(folder / SETTINGS)!r} is not what `save` wrote: it names no task or "
+            "no files. Copy the folder again."
+        )
+    return settings
+
+
 def _read_folder(folder, task: str) -> dict:
     """Return the settings of a saved task after checking that it is complete.
 
@@ -140,15 +161,10 @@ def _read_folder(folder, task: str) -> dict:
             f"{str(folder)!r} is not a saved {task}: it has no {SETTINGS}. Pass the "
             "folder that `save` wrote."
         )
-    try:
-        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    settings = read_task(folder)
+    if settings["task"] != task:
         raise ValueError(
-            f"{str(folder / SETTINGS)!r} cannot be read: {error}. Save the task again."
-        ) from error
-    if settings.get("task") != task:
-        raise ValueError(
-            f"{str(folder)!r} holds a {settings.get('task')!r}, not a {task!r}."
+            f"{str(folder)!r} holds a {settings['task']!r}, not a {task!r}."
         )
     for name, size in settings["files"].items():
         got = (folder / name).stat().st_size if (folder / name).is_file() else None

@@ -241,7 +241,8 @@ class TextGenerator:
                 each piece of each text looked; see `keras_transformer.generate`.
             verbose: 1 for a progress bar.
             **settings: Further settings of `keras_transformer.generate`, such as
-                `temperature`, `top_k`, `top_p`, `repetition_penalty`, `seed`.
+                `temperature`, `top_k`, `top_p`, `repetition_penalty`, `seed`,
+                `jit_compile`.
 
         Returns:
             A text for each prompt: the prompt as it was given and what follows it.

@@ -130,6 +130,11 @@ def test_saving_replaces_a_task_and_nothing_else(classifier, tmp_path):
     [
         (lambda folder: (folder / "task.json").unlink(), "it has no task.json"),
         (lambda folder: (folder / "task.json").write_text("{"), "cannot be read"),
+        (lambda folder: (folder / "task.json").write_text("[]"), "names no task"),
+        (
+            lambda folder: (folder / "task.json").write_text('{"task": "Translator"}'),
+            "names no task or no files",
+        ),
         (lambda folder: (folder / "tokenizer.model").unlink(), "is missing"),
         (lambda folder: (folder / "model.keras").write_bytes(b"cut"), "has 3 bytes"),
     ],

@@ -89,6 +89,20 @@ def test_the_prompt_comes_back_as_it_was_given_or_not_at_all(generator):
     assert bare == [" 학교에 간다", "학교에 간다"]
 
 
+def test_a_search_may_run_uncompiled(generator):
+    heard = []
+
+    def note(logits, history):
+        heard.append(int(history.new_tokens))  # no trace knows its value
+        return logits
+
+    settings = {"jit_compile": False, "processors": [note], "max_new_tokens": 3}
+    (text,) = generator.generate(["나는"], **settings)
+    assert heard == [0, 1, 2]
+    assert "".join(generator.stream("나는", **settings)) == text
+    assert [text] == generator.generate(["나는"], max_new_tokens=3)
+
+
 @pytest.mark.parametrize("settings", [{}, {**SAMPLED, "seed": 1}])
 @pytest.mark.parametrize("prompt", ["", "나는 "])
 def test_streamed_pieces_are_the_text(generator, prompt, settings):
