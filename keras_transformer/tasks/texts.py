@@ -41,7 +41,7 @@ def check_texts(texts: Sequence[str], labels: Sequence | None = None):
             f"{len(labels)} labels."
         )
     if not texts:
-        raise ValueError("`texts` is empty. Pass at least two texts of two labels.")
+        raise ValueError("`texts` is empty. Pass texts, and a label for each.")
     for index, label in enumerate(labels):
         if not isinstance(label, (str, int)):
             raise TypeError(
