@@ -8,6 +8,7 @@ from keras_transformer.layers.sequence_pooling import SequencePooling
 from keras_transformer.layers.transformer_encoder import TransformerEncoder
 from keras_transformer.ops.checks import (
     check_choice,
+    check_id,
     check_integer,
     check_name,
     check_number,
@@ -123,8 +124,4 @@ def class_probabilities(num_classes: int) -> layers.Dense:
 
 def check_pad_id(pad_id: int, vocabulary_size: int):
     """Refuse a padding id that is no token id."""
-    if not 0 <= pad_id < vocabulary_size:
-        raise ValueError(
-            "`pad_id` must be an id below `vocabulary_size`. Received: pad_id="
-            f"{pad_id!r}, vocabulary_size={vocabulary_size}."
-        )
+    check_id("pad_id", pad_id, vocabulary_size, "vocabulary_size", optional=False)

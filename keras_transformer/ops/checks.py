@@ -60,13 +60,13 @@ def check_number(
     raise _refusal(name, value, f"a finite number {words}".strip(), optional)
 
 
-def check_id(name: str, value, size: int, size_name: str):
-    """Refuse a token id that is neither `None` nor below the vocabulary's size."""
+def check_id(name: str, value, size: int, size_name: str, optional: bool = True):
+    """Refuse a token id that is not below the vocabulary's size; `None` may pass."""
     known = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if value is not None and not (known and 0 <= value < size):
+    if not (value is None and optional) and not (known and 0 <= value < size):
         raise ValueError(
-            f"`{name}` must be an id below `{size_name}`, or None. Received: "
-            f"{name}={value!r}, {size_name}={size}."
+            f"`{name}` must be an id below `{size_name}`{', or None' * optional}. "
+            f"Received: {name}={value!r}, {size_name}={size}."
         )
 
 

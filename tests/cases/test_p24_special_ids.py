@@ -32,7 +32,7 @@ def test_a_model_masks_its_own_padding_id_and_no_other(name, pad):
 
 
 @pytest.mark.parametrize("name", READY)
-@pytest.mark.parametrize("pad", [-1, 12])
+@pytest.mark.parametrize("pad", [-1, 12, 0.0, "0", True])
 def test_a_padding_id_outside_the_vocabulary_is_refused(name, pad):
     with pytest.raises(ValueError, match="`pad_id` must be an id below"):
         READY[name](pad_id=pad)
