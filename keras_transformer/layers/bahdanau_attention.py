@@ -72,6 +72,7 @@ class BahdanauAttention(SingleHeadAttention):
         )
 
     def build(self, query_shape, value_shape, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
         self.query.build(query_shape)
         self.key.build(value_shape if key_shape is None else key_shape)
         self.score_weight = self.add_weight(

@@ -55,6 +55,21 @@ def check_positions(positions, inputs):
     return positions
 
 
+VECTORS = ("batch", "time", "width")
+
+
+def check_axes(name: str, shape, axes: tuple[str, ...]):
+    """Refuse a tensor of other axes, such as one text without a batch.
+
+    Keras broadcasts, and other numbers of axes would fail late or mean others.
+    """
+    if shape is not None and len(shape) != len(axes):
+        raise ValueError(
+            f"`{name}` must have the shape ({', '.join(axes)}). Received shape "
+            f"{tuple(shape)}."
+        )
+
+
 def check_plug(name: str, value):
     """Refuse a plug that is not a layer."""
     if value is not None and not isinstance(value, keras.layers.Layer):

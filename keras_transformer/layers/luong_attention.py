@@ -82,6 +82,7 @@ class LuongAttention(SingleHeadAttention):
         self.units = units
 
     def build(self, query_shape, value_shape, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
         key_shape = value_shape if key_shape is None else key_shape
         query_width, key_width = query_shape[-1], key_shape[-1]
         if self.score == "dot" and query_width != key_width:

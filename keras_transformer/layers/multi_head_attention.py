@@ -4,8 +4,10 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.base import (
+    VECTORS,
     BaseLayer,
     CarriedMask,
+    check_axes,
     check_key_length,
     check_plug,
     check_positions,
@@ -178,6 +180,9 @@ class MultiHeadAttention(BaseLayer):
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = value_shape if key_shape is None else key_shape
+        check_axes("query", query_shape, VECTORS)
+        check_axes("value", value_shape, VECTORS)
+        check_axes("key", key_shape, VECTORS)
         self.query.build(query_shape)
         self.key.build(key_shape)
         self.value.build(value_shape)

@@ -3,7 +3,12 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer, as_integers, check_positions
+from keras_transformer.layers.base import (
+    BaseLayer,
+    as_integers,
+    check_axes,
+    check_positions,
+)
 from keras_transformer.layers.sinusoidal_encoding import SinusoidalEncoding
 from keras_transformer.ops.backend import is_traced, static_size
 from keras_transformer.ops.checks import (
@@ -147,6 +152,7 @@ class PositionalEmbedding(BaseLayer):
             )
 
     def build(self, inputs_shape):
+        check_axes("inputs", inputs_shape, ("batch", "time"))
         self._check_length(inputs_shape[1], 0)
         vectors_shape = (*inputs_shape, self.output_dim)
         if not self.token_embedding.built:  # a shared one keeps its first path

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer.layers.bahdanau_attention import BahdanauAttention
-from keras_transformer.layers.base import BaseLayer, shifted_seed
+from keras_transformer.layers.base import VECTORS, BaseLayer, check_axes, shifted_seed
 from keras_transformer.layers.luong_attention import LuongAttention
 from keras_transformer.layers.recurrent_encoder import CELLS, make_recurrent
 from keras_transformer.ops.attention import is_recording, recording
@@ -160,6 +160,7 @@ class RecurrentDecoder(BaseLayer):
         return None
 
     def build(self, inputs_shape):
+        check_axes("inputs", inputs_shape, VECTORS)
         batch, time, embed_dim = inputs_shape
         width = embed_dim + (0 if self.attention == "luong" else self.source_width)
         width += self.output_width if self.feeds else 0

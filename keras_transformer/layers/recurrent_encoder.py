@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_transformer.layers.base import BaseLayer, shifted_seed
+from keras_transformer.layers.base import VECTORS, BaseLayer, check_axes, shifted_seed
 from keras_transformer.ops import masks
 from keras_transformer.ops.backend import recurrent_kernel
 from keras_transformer.ops.checks import check_choice, check_integer, check_number
@@ -104,6 +104,7 @@ class RecurrentEncoder(BaseLayer):
         return self.units * (2 if self.bidirectional else 1)
 
     def build(self, inputs_shape):
+        check_axes("inputs", inputs_shape, VECTORS)
         width = inputs_shape[-1]
         for layer in self.recurrent_layers:
             layer.build((*inputs_shape[:2], width))

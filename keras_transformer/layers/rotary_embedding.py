@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer, check_positions
+from keras_transformer.layers.base import BaseLayer, check_axes, check_positions
 from keras_transformer.ops.checks import check_choice, check_number
 from keras_transformer.ops.positions import rotary_angles, rotate
 
@@ -62,6 +62,7 @@ class RotaryEmbedding(BaseLayer):
         self.scaling = scaling
 
     def build(self, inputs_shape):
+        check_axes("inputs", inputs_shape, ("batch", "time", "heads", "head size"))
         if inputs_shape[-1] % 2:
             raise ValueError(
                 "Rotary embedding turns pairs of features and needs an even head "

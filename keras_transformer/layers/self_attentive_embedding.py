@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer
+from keras_transformer.layers.base import VECTORS, BaseLayer, check_axes
 from keras_transformer.ops import masks
 from keras_transformer.ops.attention import attend
 from keras_transformer.ops.checks import check_integer
@@ -76,6 +76,7 @@ class SelfAttentiveEmbedding(BaseLayer):
         )
 
     def build(self, inputs_shape):
+        check_axes("inputs", inputs_shape, VECTORS)
         self.attention.build(inputs_shape)
         self.annotation.build((*inputs_shape[:-1], self.attention_dim))
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer
+from keras_transformer.layers.base import VECTORS, BaseLayer, check_axes
 from keras_transformer.ops import masks
 from keras_transformer.ops.checks import check_choice
 
@@ -50,7 +50,7 @@ class SequencePooling(BaseLayer):
         self.mode = mode
 
     def build(self, inputs_shape):
-        pass
+        check_axes("inputs", inputs_shape, VECTORS)
 
     def call(self, inputs, mask=None, inputs_mask=None):
         mask = inputs_mask if mask is None else mask

@@ -2,7 +2,12 @@
 
 import keras
 
-from keras_transformer.layers.base import BaseLayer, check_key_length
+from keras_transformer.layers.base import (
+    VECTORS,
+    BaseLayer,
+    check_axes,
+    check_key_length,
+)
 from keras_transformer.ops import masks
 from keras_transformer.ops.attention import attend
 from keras_transformer.ops.checks import check_number
@@ -32,6 +37,11 @@ class SingleHeadAttention(BaseLayer):
         self.attention_dropout = keras.layers.Dropout(
             dropout, seed=seed, name="attention_dropout", dtype=self.dtype_policy
         )
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        check_axes("query", query_shape, VECTORS)
+        check_axes("value", value_shape, VECTORS)
+        check_axes("key", key_shape, VECTORS)
 
     def call(
         self,

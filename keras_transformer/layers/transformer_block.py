@@ -2,7 +2,13 @@
 
 import keras
 
-from keras_transformer.layers.base import BaseLayer, check_plug, shifted_seed
+from keras_transformer.layers.base import (
+    VECTORS,
+    BaseLayer,
+    check_axes,
+    check_plug,
+    shifted_seed,
+)
 from keras_transformer.layers.feed_forward import FeedForward, get_activation
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.ops.checks import check_choice, check_integer, check_number
@@ -182,6 +188,7 @@ class TransformerBlock(BaseLayer):
         )
 
     def build(self, inputs_shape, encoder_outputs_shape=None):
+        check_axes("inputs", inputs_shape, VECTORS)
         if inputs_shape[-1] != self.embed_dim:
             raise ValueError(
                 f"Layer {self.name!r} adds its outputs to its inputs, which must be "

@@ -3,6 +3,8 @@
 Sources: keras-team/keras#21219, #16951, #14405, PR #20503.
 """
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -239,3 +241,31 @@ def test_grouped_heads_make_smaller_keys_and_values(groups):
     assert tuple(layer.value.kernel.shape) == (8, groups, 3)
     assert tuple(output.shape) == (2, 5, 8)
     assert np.isfinite(array(output)).all()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: kt.MultiHeadAttention(2, 4),
+        lambda: kt.BahdanauAttention(4),
+        lambda: kt.LuongAttention(),
+        lambda: kt.SelfAttentiveEmbedding(2, 4),
+        lambda: kt.SequencePooling(),
+        lambda: kt.TransformerEncoder(**block()),
+        lambda: kt.TransformerStack(**block(num_layers=1)),
+        lambda: kt.SinusoidalEncoding(),
+        lambda: kt.RotaryEmbedding(),
+        lambda: kt.PositionalEmbedding(9, 12, 8),
+    ],
+)
+def test_a_text_without_a_batch_and_other_axes_are_refused(make):
+    layer = make()
+    right = {"RotaryEmbedding": 4, "PositionalEmbedding": 2}.get(
+        type(layer).__name__, 3
+    )
+    names = list(inspect.signature(layer.call).parameters)
+    count = 2 if names[1] == "value" else 1
+    for axes in {1, 2, 3, 4} - {right}:
+        x = np.ones((4, 4, 4, 8)[-axes:], "float32")
+        with pytest.raises(ValueError, match=r"shape \(|vectors \("):
+            make()(*[x] * count)
