@@ -198,7 +198,8 @@ class PositionalEmbedding(BaseLayer):
 
     def _add_positions(self, vectors, inputs, start_index, positions):
         if positions is None:
-            positions = start_index + ops.arange(ops.shape(inputs)[1], dtype="int32")
+            start = as_integers("start_index", start_index)
+            positions = start + ops.arange(ops.shape(inputs)[1], dtype="int32")
             self._check_length(static_size(inputs, 1), start_index)
         else:
             positions = check_positions(positions, inputs)

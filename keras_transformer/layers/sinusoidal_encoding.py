@@ -2,7 +2,7 @@
 
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer, check_positions
+from keras_transformer.layers.base import BaseLayer, as_integers, check_positions
 from keras_transformer.ops.checks import check_choice, check_number
 from keras_transformer.ops.positions import sinusoids
 
@@ -59,7 +59,8 @@ class SinusoidalEncoding(BaseLayer):
 
     def call(self, inputs, start_index=0, positions=None):
         if positions is None:
-            positions = start_index + ops.arange(ops.shape(inputs)[1], dtype="int32")
+            start = as_integers("start_index", start_index)
+            positions = start + ops.arange(ops.shape(inputs)[1], dtype="int32")
         table = sinusoids(
             check_positions(positions, inputs),
             inputs.shape[-1],

@@ -90,7 +90,9 @@ def test_ids_and_positions_with_fractions_are_refused(parts):
     for call in (
         embed,
         lambda positions: embed(IDS[:1], positions=positions),
+        lambda positions: embed(IDS[:1], start_index=positions[0, 1]),
         lambda positions: encode(x, positions=positions),
+        lambda positions: encode(x, start_index=positions[0, 1]),
         lambda positions: attention(x, x, positions=positions),
         lambda positions: kt.AlibiBias(2)(positions, positions),
     ):
