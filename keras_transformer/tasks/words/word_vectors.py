@@ -120,18 +120,9 @@ def word_vectors(
 
     (chapter: 6)
     """
-    texts, _ = check_texts(texts)
-    spans = list(spans)
-    if len(texts) != len(spans):
-        raise ValueError(
-            f"There must be one span for each text. Received: {len(texts)} texts, "
-            f"{len(spans)} spans."
-        )
-    pairs = zip(texts, spans, strict=True)
-    places = [word_pieces(tokenizer, text, span) for text, span in pairs]
-    rows = tokenizer.encode(texts)
+    rows, places = _rows_and_places(tokenizer, texts, spans)
     encode = without_gradients(model.encode)
-    vectors = np.zeros((len(texts), model.embed_dim), "float32")
+    vectors = np.zeros((len(rows), model.embed_dim), "float32")
     for length, numbers, batch in length_batches(rows, batch_size):
         counts = np.array([len(row) for row in batch])
         limit = max(model.position_limit or length, counts.max())
@@ -161,24 +152,32 @@ def embedding_vectors(
         float32 array (texts, E).
 
     Raises:
-        ValueError: As `word_pieces`.
+        TypeError, ValueError: As in `word_vectors`.
 
     (chapter: 6)
     """
     table = ops.convert_to_numpy(
         ops.cast(model.embedding.token_embedding.embeddings, "float32")
     )
-    rows = tokenizer.encode(list(texts))
-    places = (
-        word_pieces(tokenizer, text, span)
-        for text, span in zip(texts, spans, strict=True)
-    )
-    return np.stack(
-        [
-            table[np.asarray(row)[place]].mean(axis=0)
-            for row, place in zip(rows, places, strict=True)
-        ]
-    )
+    rows, places = _rows_and_places(tokenizer, texts, spans)
+    vectors = np.zeros((len(rows), table.shape[1]), "float32")
+    for vector, row, place in zip(vectors, rows, places, strict=True):
+        vector[:] = table[np.asarray(row)[place]].mean(axis=0)
+    return vectors
+
+
+def _rows_and_places(tokenizer, texts, spans):
+    """Return the ids of each text, and the places of its word's pieces among them."""
+    texts, _ = check_texts(texts)
+    spans = list(spans)
+    if len(texts) != len(spans):
+        raise ValueError(
+            f"There must be one span for each text. Received: {len(texts)} texts, "
+            f"{len(spans)} spans."
+        )
+    pairs = zip(texts, spans, strict=True)
+    places = [word_pieces(tokenizer, text, span) for text, span in pairs]
+    return tokenizer.encode(texts), places
 
 
 def _letters(piece):

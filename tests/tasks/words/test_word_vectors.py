@@ -4,7 +4,12 @@ import pytest
 from word_examples import TARGET, TEXTS, small, train_tokenizer
 
 from cases.helpers import slow_on
-from keras_transformer.tasks import word_pieces, word_spans, word_vectors
+from keras_transformer.tasks import (
+    embedding_vectors,
+    word_pieces,
+    word_spans,
+    word_vectors,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:The corpus is too small")
 
@@ -56,6 +61,14 @@ def test_a_span_outside_its_text_or_other_letters_are_refused(tokenizer):
         word_pieces(WordPieces(), "배가 먹으니", (0, 1))
     with pytest.raises(ValueError, match="one span for each text. Received: 1 texts"):
         word_vectors(small(tokenizer), tokenizer, [TARGET], [])
+    model = small(tokenizer)
+    with pytest.raises(ValueError, match="one span for each text. Received: 1 texts"):
+        embedding_vectors(model, tokenizer, [TARGET], [])
+    with pytest.raises(TypeError, match="several texts"):
+        embedding_vectors(model, tokenizer, TARGET, [(0, 1)])
+    for vectors in (word_vectors, embedding_vectors):
+        found = vectors(model, tokenizer, [], [])
+        assert found.shape == (0, model.embed_dim)
 
 
 @slow_on("jax")
