@@ -110,7 +110,13 @@ def fit_model(
         checkpoint_folder: See `Translator.fit`.
         callbacks: See `Translator.fit`.
         verbose: See `Translator.fit`.
+
+    Raises:
+        ValueError: A number out of range.
     """
+    epochs = check_integer("epochs", epochs)
+    patience = check_integer("patience", patience, 0, optional=True)
+    average = check_integer("average", average, 0, optional=True)
     watch = {"monitor": monitor, "mode": mode}
     wired = list(callbacks)
     with ExitStack() as stack:

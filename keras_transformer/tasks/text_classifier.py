@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 import pandas as pd
+from keras.optimizers.schedules import LearningRateSchedule
 
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.models import build_text_classifier
 from keras_transformer.ops.checks import check_choice
 from keras_transformer.tasks.compatibility import check_classifier_parts
 from keras_transformer.tasks.explanation import Explanation
-from keras_transformer.tasks.fitting import fit_model
+from keras_transformer.tasks.fitting import check_schedule, fit_model
 from keras_transformer.tasks.recipes import CLASSIFIERS
 from keras_transformer.tasks.saving import load_task, save_task
 from keras_transformer.tasks.texts import check_texts, hold_back
@@ -119,7 +120,7 @@ class TextClassifier:
         validation_data: tuple | None = None,
         epochs: int = 10,
         batch_size: int = 64,
-        learning_rate: float | None = None,
+        learning_rate: float | LearningRateSchedule | None = None,
         sampling: float | None = None,
         patience: int | None = 3,
         checkpoint_folder=None,
@@ -136,7 +137,8 @@ class TextClassifier:
                 texts (equal texts on one side) is held back.
             epochs: Most passes over the texts.
             batch_size: Texts a batch.
-            learning_rate: Of the optimizer, Adam; the recipe's if not given.
+            learning_rate: Of the optimizer, Adam; the recipe's if not given. A number
+                or a Keras `LearningRateSchedule`.
             sampling: Cut the texts into other pieces in each epoch (subword
                 regularization), the more so the smaller this is; 0.2 is usual. The
                 recipe's if not given.
@@ -156,6 +158,7 @@ class TextClassifier:
         Raises:
             TypeError, ValueError: Texts or labels that cannot be trained on.
         """
+        check_schedule(learning_rate, None)
         keras.utils.set_random_seed(seed)
         recipe = CLASSIFIERS[self.recipe]
         sampling = recipe.sampling if sampling is None else sampling

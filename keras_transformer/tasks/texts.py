@@ -1,5 +1,6 @@
 """Check texts and labels before anything is made of them."""
 
+import reprlib
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -100,6 +101,11 @@ def hold_back(texts, labels, validation_data, seed):
     """Return the pairs of training and validation texts and labels."""
     texts, labels = check_texts(texts, labels)
     if validation_data is not None:
+        if not isinstance(validation_data, (tuple, list)) or len(validation_data) != 2:
+            raise TypeError(
+                "`validation_data` must be a pair (texts, labels). Received: "
+                f"{reprlib.repr(validation_data)}."
+            )
         return (texts, labels), check_texts(*validation_data)
     parts = split(texts, labels, (0.9, 0.1), seed=seed)
     return tuple(

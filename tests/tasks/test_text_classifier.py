@@ -222,6 +222,41 @@ def test_bad_texts_and_labels_are_refused(texts, labels, error, message):
         TextClassifier.from_texts(texts, labels)
 
 
+@pytest.mark.parametrize(
+    "settings, error, message",
+    [
+        (dict(epochs=0), ValueError, "`epochs` must be a positive integer"),
+        (dict(epochs=1.5), ValueError, "`epochs` must be a positive integer"),
+        (dict(patience=-1), ValueError, "`patience` must be an integer of at least 0"),
+        (dict(learning_rate="1e-3"), ValueError, "`learning_rate` must be a finite"),
+        (dict(learning_rate=-1.0), ValueError, "`learning_rate` must be a finite"),
+        (dict(validation_data=0.2), TypeError, "a pair .texts, labels.*0.2"),
+        (dict(validation_data=(TEXTS,)), TypeError, "a pair .texts, labels."),
+        (dict(validation_data=TEXTS), TypeError, "a pair .texts, labels."),
+    ],
+)
+def test_bad_settings_of_training_are_refused(classifier, settings, error, message):
+    before = classifier.model.get_weights()
+    with pytest.raises(error, match=message):
+        classifier.fit(TEXTS, LABELS, **{"epochs": 1, "verbose": 0, **settings})
+    for weight, kept in zip(classifier.model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, kept)
+
+
+def test_a_schedule_may_be_the_learning_rate():
+    rate = keras.optimizers.schedules.CosineDecay(1e-2, 4)
+    fresh = TextClassifier.from_texts(TEXTS, LABELS, vocabulary_size=60, **SMALL)
+    fresh.fit(TEXTS, LABELS, epochs=1, learning_rate=rate, verbose=0)
+    steps = int(fresh.model.optimizer.iterations)
+    found = float(fresh.model.optimizer.learning_rate)
+    assert found == pytest.approx(float(rate(steps)), rel=1e-5)
+
+
+def test_no_texts_have_nothing_to_measure(classifier):
+    with pytest.raises(ValueError, match="is empty. Pass texts, and a label for each"):
+        classifier.evaluate([], [])
+
+
 def test_parts_that_do_not_fit_are_refused(classifier):
     tokenizer = SentencePieceTokenizer.train(TEXTS, 60)
     model = build_text_classifier(20, **SMALL)
