@@ -77,8 +77,8 @@ class MultiHeadAttention(BaseLayer):
         return_attention_scores: Whether to return the weights as well.
         training: Whether dropout is applied.
         use_causal_mask: Whether a query sees no later key.
-        position_bias: Added to the scores: broadcastable to (B, N, T, S), or
-            what `AlibiBias` returns.
+        position_bias: Added to the scores: four axes, broadcastable to (B, N, T, S),
+            or what `AlibiBias` returns.
         positions: Positions (T,) or (B, T) of the tokens, for `rotary` and
             `sliding_window`; counted on from the tokens in the cache if not given.
         cache: From `create_cache`, from an earlier call or from `precompute`.
@@ -379,7 +379,7 @@ def _check_own(queries, keys):
 def _as_bias(position_bias, queries, keys):
     if isinstance(position_bias, dict):
         position_bias = positions.alibi_bias(**position_bias)
-    if position_bias is not None and len(position_bias.shape) == 4:
+    if position_bias is not None:
         masks.check_pairs("position_bias", position_bias, queries, keys)
     return position_bias
 

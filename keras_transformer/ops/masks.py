@@ -197,12 +197,13 @@ def check_pairs(name: str, pairs, queries, keys):
 
     Args:
         name: Name of the argument, for the message.
-        pairs: Tensor of four axes.
+        pairs: The mask or bias.
         queries: Tensor (B, T, N, H), or (B, T, E) where the heads are not known.
         keys: Tensor (B, S, ...).
 
     Raises:
-        ValueError: An axis is neither 1 nor that of the scores (B, N, T, S).
+        ValueError: It has not four axes, or one of them is neither 1 nor that of the
+            scores (B, N, T, S).
     """
     batches = {static_size(queries, 0), static_size(keys, 0)}
     wanted = (
@@ -211,12 +212,14 @@ def check_pairs(name: str, pairs, queries, keys):
         static_size(queries, 1),
         static_size(keys, 1),
     )
-    got = tuple(static_size(pairs, axis) for axis in range(4))
-    pairs_of_sizes = zip(got, wanted, strict=True)
-    if any(None not in (a, b) and a not in (1, b) for a, b in pairs_of_sizes):
+    got = tuple(static_size(pairs, axis) for axis in range(len(pairs.shape)))
+    if len(got) != 4 or any(
+        None not in sizes and sizes[0] not in (1, sizes[1])
+        for sizes in zip(got, wanted, strict=True)
+    ):
         raise ValueError(
             f"`{name}` must be broadcastable to (batch, num_heads, query length, key "
-            f"length) = {wanted}. Received (with all four axes) the shape {got}."
+            f"length) = {wanted}, with all four axes. Received shape {got}."
         )
 
 

@@ -114,6 +114,7 @@ def test_wrong_settings_are_refused_in_the_constructor(settings, message):
         (dict(attention_mask=np.ones((3, 4, 5))), r"`attention_mask`.*\(3, 1, 4, 5\)"),
         (dict(attention_mask=np.ones((2, 3, 4, 5))), r"`attention_mask` .*broadcast"),
         (dict(position_bias=np.ones((3, 2, 4, 5))), r"`position_bias`.*\(3, 2, 4, 5\)"),
+        (dict(position_bias=np.ones((4, 5))), r"`position_bias`.*four axes.*\(4, 5\)"),
         (dict(position_bias=np.ones((1, 2, 5, 5))), r"`position_bias`.*\(1, 2, 5, 5\)"),
         (dict(value_mask=np.ones((2, 1, 5))), r"`value_mask` must have the shape"),
         (dict(value_mask=np.where(PADDING, 0.0, -1e9)), "`value_mask` must be boolean"),
