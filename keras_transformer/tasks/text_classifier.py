@@ -212,12 +212,13 @@ class TextClassifier:
                 and `probability` instead of a list.
             verbose: As in Keras's `predict`.
         """
+        texts, _ = check_texts(texts)  # an iterator's are read but once
         chances = self.predict_probabilities(texts, verbose=verbose)
         labels = [self.labels[index] for index in chances.argmax(axis=-1)]
         if not table:
             return labels
         return pd.DataFrame(
-            {"text": list(texts), "label": labels, "probability": chances.max(axis=-1)}
+            {"text": texts, "label": labels, "probability": chances.max(axis=-1)}
         )
 
     def evaluate(self, texts: Sequence[str], labels: Sequence, *, verbose=0) -> dict:

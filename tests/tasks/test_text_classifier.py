@@ -252,6 +252,11 @@ def test_a_schedule_may_be_the_learning_rate():
     assert found == pytest.approx(float(rate(steps)), rel=1e-5)
 
 
+def test_a_table_of_texts_from_an_iterator(classifier):
+    table = classifier.predict(iter(GOOD), table=True)
+    assert table.equals(classifier.predict(GOOD, table=True))
+
+
 def test_no_texts_have_nothing_to_measure(classifier):
     with pytest.raises(ValueError, match="is empty. Pass texts, and a label for each"):
         classifier.evaluate([], [])
