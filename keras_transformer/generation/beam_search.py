@@ -1,5 +1,6 @@
 """The best of many texts: several unfinished ones are kept at each step."""
 
+import inspect
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -157,6 +158,8 @@ def beam_search(
     >>> best, *others = beam_search(model, [[5, 6]], num_beams=2, max_new_tokens=4)[0]
     """
     settings = Beams.read("beam_search", settings, model)
+    if settings.coverage_penalty > 0:
+        _check_aligning(model)
     task = prepare(model, inputs, settings)
     rows, width = task.prompts["token_ids"].shape
     reading = Rereading(record, model)
@@ -168,6 +171,15 @@ def beam_search(
     reading.read(as_rows(inputs, model.pad_id), best)
     reading.finish(rows)
     return found
+
+
+def _check_aligning(model):
+    if "return_alignment" not in inspect.signature(model.step).parameters:
+        raise ValueError(
+            "`coverage_penalty` needs a model that tells where it looked in a source, "
+            "whose `step` takes `return_alignment`, such as Seq2SeqTransformer. "
+            f"Received: {type(model).__name__}. Leave it out."
+        )
 
 
 def _found(model, settings, task, rows, width, jit_compile):

@@ -57,6 +57,11 @@ def test_sampling_out_of_range_is_refused_by_name(search):
         refused(search, f"`{name}`.*Received", **{name: value})
 
 
+def test_a_coverage_of_a_model_without_a_source_is_refused():
+    message = "`coverage_penalty` needs a model.*TableModel"
+    refused(beam_search, message, coverage_penalty=0.2)
+
+
 def test_beams_out_of_range_are_refused_by_name():
     for name, value in BAD_BEAMS:
         refused(beam_search, f"`{name}`.*Received", **{name: value})
