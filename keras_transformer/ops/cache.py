@@ -39,9 +39,9 @@ def create_cache(
     Raises:
         ValueError: A size that is no integer or is negative.
     """
-    max_length = check_integer("max_length", max_length, 0)
-    if not ops.is_tensor(batch_size):  # a batch of any size, in a trace
-        batch_size = check_integer("batch_size", batch_size, 0)
+    for name, size in (("batch_size", batch_size), ("max_length", max_length)):
+        if isinstance(size, (int, float, str)):  # else it may be a trace's own size
+            check_integer(name, size, 0)
     dtype = keras.backend.standardize_dtype(dtype)
     shape = (batch_size, num_key_value_heads, max_length)
     return {
