@@ -114,7 +114,7 @@ def prepare(model, inputs, limits) -> Task:
         _check_room(room, length + limits.max_new_tokens)
         prompts = pad_rows(rows, bucket(length, room), "left")
         inputs = {name: array[:, :-1] for name, array in prompts.items()}
-        new_slots = bucket(limits.max_new_tokens, room)
+        new_slots = bucket(limits.max_new_tokens, room and room - length)
         slots = inputs["token_ids"].shape[1] + new_slots
     else:
         size = getattr(model, "source_vocabulary_size", None)

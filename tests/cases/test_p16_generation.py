@@ -53,17 +53,6 @@ def test_prompts_of_ten_lengths_are_traced_once(kind, name):
     assert traces(model) == first
 
 
-@slow_on("tensorflow")
-def test_prompts_near_the_last_position_are_traced_once():
-    model = counting(language_model("learned", num_layers=1, stop_id=2))
-    room = model.position_limit
-    generate(model, prompt(room - 4), max_new_tokens=4)
-    first = traces(model)
-    for length in range(33, room - 4):
-        generate(model, prompt(length), max_new_tokens=min(8, room - length))
-    assert traces(model) == first
-
-
 def test_other_values_of_settings_are_no_new_traces():
     model = counting(MODELS["language"]())
     settings = dict(top_k=5, top_p=0.9, repetition_penalty=1.2, min_new_tokens=1)
