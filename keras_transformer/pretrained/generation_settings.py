@@ -84,7 +84,7 @@ def read_generation(folder, config: dict, settings: dict, defaults: dict) -> dic
         ValueError: A setting that is not known here and changes the text.
     """
     path = Path(folder) / FILE
-    values = read_json(path) if path.is_file() else {**defaults, **config}
+    values = read_json(path) if path.is_file() else _of_config({**defaults, **config})
     _refuse_unknown(values, path.is_file())
     settings = dict(settings)
     found = {
@@ -121,6 +121,13 @@ def read_generation(folder, config: dict, settings: dict, defaults: dict) -> dic
         start = values["decoder_start_token_id"]
         settings["start_id"] = _single("decoder_start_token_id", start)
     return {**settings, "generation": found or None}
+
+
+def _of_config(values):
+    """Return what a config says of generation; old ones force bos by a flag."""
+    if not values.get("force_bos_token_to_be_generated"):
+        return values
+    return {**values, "forced_bos_token_id": values.get("bos_token_id")}
 
 
 def write_generation(model) -> dict:
