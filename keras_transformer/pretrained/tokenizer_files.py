@@ -14,6 +14,14 @@ from keras_transformer.tokenizers.model_file import read_model
 
 _MODELS = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
 _OWN_ROLES = ("pad", "unk", "bos", "eos")
+# Settings of tokenizer_config.json that stand above tokenizer.json, and what they set
+# there; these classes take the file as it is.
+_NORMALIZER = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+_PLAIN = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # What transformers' classes add where no file says it.
 _BERT = {
     "pad": "[PAD]",
@@ -53,7 +61,12 @@ def load_tokenizer(folder, config: dict):
     named = _special_tokens(folder, settings)
     if (folder / "tokenizer.json").is_file():
         more = _more_special_tokens(folder, settings)
-        return _with_known(folder / "tokenizer.json", named, more)
+        tokenizer = _with_known(folder / "tokenizer.json", named, more)
+        if settings.get("tokenizer_class") not in _PLAIN:
+            tokenizer.set_normalizer(
+                {o: settings[t] for t, o in _NORMALIZER.items() if t in settings}
+            )
+        return tokenizer
     if (folder / "source.spm").is_file():
         return _marian(folder, named)
     for name in _MODELS:

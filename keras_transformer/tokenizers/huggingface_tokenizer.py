@@ -80,6 +80,18 @@ class HuggingFaceTokenizer:
         if self.pad_id is None:
             self.pad_id = self.eos_id or 0
 
+    def set_normalizer(self, settings: dict):
+        """Change settings of the normalizer, those that it has.
+
+        Args:
+            settings: Attribute -> value: `lowercase`, `strip_accents`, `clean_text`
+                and `handle_chinese_chars` of BERT's normalizer.
+        """
+        normalizer = self._tokenizer.normalizer
+        for name, value in settings.items():
+            if hasattr(normalizer, name):
+                setattr(normalizer, name, value)
+
     def has(self, token: str) -> bool:
         """Return whether a token is in the vocabulary."""
         return self._tokenizer.token_to_id(token) is not None

@@ -247,6 +247,21 @@ def test_named_special_tokens_are_known_or_new_as_in_transformers(
     )
 
 
+def test_the_tokenizer_config_decides_about_case_as_in_transformers(tmp_path):
+    # https://github.com/huggingface/transformers/issues/10650
+    ours, _ = make("bert", tmp_path)
+    ours.save(tmp_path / "tokenizer.json")  # lower case
+    config = tmp_path / "tokenizer_config.json"
+    settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": False}
+    write_json(config, settings)
+    theirs = transformers.BertTokenizer.from_pretrained(tmp_path)
+    cased, text = load_tokenizer(tmp_path, {}), "the FILM was good"
+    assert cased.encode(text) == theirs(text)["input_ids"] != ours.encode(text)
+    assert pickle.loads(pickle.dumps(cased)).encode(text) == cased.encode(text)
+    write_json(config, {**settings, "tokenizer_class": "PreTrainedTokenizerFast"})
+    assert load_tokenizer(tmp_path, {}).encode(text) == ours.encode(text)
+
+
 def test_wrong_files_and_arguments_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="has no tokenizer.*tokenizer=False"):
         load_tokenizer(tmp_path, {})
