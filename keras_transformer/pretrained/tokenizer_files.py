@@ -55,6 +55,7 @@ def load_tokenizer(folder, config: dict):
 
     Raises:
         FileNotFoundError: None of these files.
+        ValueError: A vocabulary for each language, which are two tokenizers.
     """
     folder, family = Path(folder), config.get("model_type")
     settings = _json(folder / "tokenizer_config.json")
@@ -68,7 +69,7 @@ def load_tokenizer(folder, config: dict):
             )
         return tokenizer
     if (folder / "source.spm").is_file():
-        return _marian(folder, named)
+        return _marian(folder, named, settings)
     for name in _MODELS:
         if (folder / name).is_file():
             return _sentencepiece(folder / name, family, named, config, settings)
@@ -256,7 +257,15 @@ def _sentencepiece(path, family, named, config, settings):
     )
 
 
-def _marian(folder, named):
+def _marian(folder, named, settings):
+    if settings.get("separate_vocabs"):
+        raise ValueError(
+            f"The folder {str(folder)!r} has a vocabulary for each language "
+            "(separate_vocabs in tokenizer_config.json), and so takes two tokenizers. "
+            "Load the model with tokenizer=False, make a MappedSentencePieceTokenizer "
+            "of source.spm with vocab.json and one of target.spm with "
+            "target_vocab.json, and pass both to Translator."
+        )
     vocabulary = _json(folder / "vocab.json")
     roles = {"pad": "<pad>", "unk": "<unk>", "eos": "</s>", **named}
     roles = {r: roles[r] for r in _OWN_ROLES if roles.get(r) in vocabulary}

@@ -11,6 +11,7 @@ import sentencepiece
 from keras_transformer.pretrained.tokenizer_files import load_tokenizer, save_tokenizer
 from keras_transformer.tokenizers import (
     HuggingFaceTokenizer,
+    MappedSentencePieceTokenizer,
     SentencePieceTokenizer,
     huggingface_tokenizer,
 )
@@ -260,6 +261,31 @@ def test_the_tokenizer_config_decides_about_case_as_in_transformers(tmp_path):
     assert pickle.loads(pickle.dumps(cased)).encode(text) == cased.encode(text)
     write_json(config, {**settings, "tokenizer_class": "PreTrainedTokenizerFast"})
     assert load_tokenizer(tmp_path, {}).encode(text) == ours.encode(text)
+
+
+def test_a_vocabulary_for_each_language_takes_two_tokenizers(tmp_path):
+    # https://github.com/huggingface/transformers/pull/15831
+    write_marian(tmp_path)
+    pieces = list(json.loads((tmp_path / "vocab.json").read_text("utf-8")))
+    pieces[2:-2] = reversed(pieces[2:-2])
+    tables = {"source": json.loads((tmp_path / "vocab.json").read_text("utf-8"))}
+    tables["target"] = {piece: id for id, piece in enumerate(pieces)}
+    write_json(tmp_path / "target_vocab.json", tables["target"])
+    settings = {"source_lang": "en", "target_lang": "ko", "separate_vocabs": True}
+    write_json(tmp_path / "tokenizer_config.json", settings)
+    with pytest.raises(ValueError, match="takes two tokenizers.*tokenizer=False"):
+        load_tokenizer(tmp_path, {"model_type": "marian"})
+    roles = {"pad": "<pad>", "unk": "<unk>", "eos": "</s>"}
+    source, target = (
+        MappedSentencePieceTokenizer(
+            tmp_path / f"{side}.spm", table, roles, suffix=["</s>"]
+        )
+        for side, table in tables.items()
+    )
+    theirs = transformers.MarianTokenizer.from_pretrained(tmp_path)
+    found = theirs(TEXTS[0], text_target=TEXTS[1])
+    assert source.encode(TEXTS[0]) == found["input_ids"]
+    assert target.encode(TEXTS[1]) == found["labels"] != source.encode(TEXTS[1])
 
 
 def test_wrong_files_and_arguments_are_refused(tmp_path):
