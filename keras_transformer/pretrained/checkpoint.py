@@ -32,16 +32,18 @@ class Checkpoint:
         self.folder = Path(folder)
         self._paths_of, self.shapes = {}, {}
         self._open, self._open_path, self._bytes = None, None, 0
-        for path in self._paths():
+        paths, index = self._paths(), {}
+        if not (self.folder / SINGLE).is_file():
+            index = _index(self.folder / INDEX)
+        for path in paths:
             file = open_file(path)
             for name in file.keys():
+                if name in index and self.folder / index[name] != path:
+                    continue  # a copy: the index takes it from another file
                 self._paths_of[name] = path
                 self.shapes[name] = tuple(file.get_slice(name).get_shape())
-        if (self.folder / SINGLE).is_file():
-            return
-        promised = set(_index(self.folder / INDEX))
-        if promised != set(self.shapes):
-            odd = sorted(promised ^ set(self.shapes))
+        if index and set(index) != set(self.shapes):
+            odd = sorted(set(index) ^ set(self.shapes))
             raise ValueError(
                 f"The index {INDEX} and its files disagree about {_some(odd)}. Fetch "
                 "the folder again."

@@ -12,6 +12,7 @@ from tiny_checkpoints import make
 import keras_transformer as kt
 from cases.helpers import array, assert_close
 from keras_transformer.pretrained import from_pretrained, save_pretrained
+from keras_transformer.pretrained.checkpoint import Checkpoint
 from keras_transformer.tokenizers import SentencePieceTokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -200,6 +201,22 @@ def test_broken_files_are_refused(folder):
         from_pretrained(folder, tokenizer=False)
     with pytest.raises(FileNotFoundError, match="no folder"):
         from_pretrained(folder / "none")
+
+
+def test_of_two_copies_the_one_of_the_index_is_read(tmp_path):
+    # https://github.com/vllm-project/vllm/pull/54230: reused files with other tensors
+    right, stale = np.ones(2, "float32"), np.zeros(3, "float32")
+    for file, tensors in (
+        ("a", {"first": right, "last": stale}),
+        ("b", {"first": stale, "last": right}),
+    ):
+        safetensors.save_file(tensors, str(tmp_path / f"{file}.safetensors"))
+    files = {"first": "a.safetensors", "last": "b.safetensors"}
+    path = tmp_path / "model.safetensors.index.json"
+    path.write_text(json.dumps({"weight_map": files}))
+    checkpoint = Checkpoint(tmp_path)
+    assert checkpoint.shapes == {"first": (2,), "last": (2,)}
+    assert all(checkpoint.read(name).all() for name in files)
 
 
 def test_shards_that_are_missing_or_disagree_are_refused(tmp_path):
