@@ -89,15 +89,22 @@ def check_common(layer_class, settings: dict):
         )
 
 
-def check_key_length(value, key):
-    """Refuse keys that are more or fewer than the values they stand for."""
-    if key is None or value is None:
-        return
-    lengths = static_size(value, 1), static_size(key, 1)
-    if None not in lengths and lengths[0] != lengths[1]:
+def check_sources(query, value, key):
+    """Refuse values of another batch than the queries, and keys that do not fit them.
+
+    Only some backends would broadcast a batch of one.
+    """
+    tensors = {"query": query, "value": value, "key": key}
+    tensors = {name: x for name, x in tensors.items() if x is not None}
+    sizes = [static_size(x, 0) for x in tensors.values()]
+    sizes = {size for size in sizes if size is not None}
+    lengths = [static_size(x, 1) for x in (value, key) if x is not None]
+    lengths = {length for length in lengths if length is not None}
+    if len(sizes) > 1 or len(lengths) > 1:
+        shapes = (f"{name} of shape {tuple(x.shape)}" for name, x in tensors.items())
         raise ValueError(
-            "`key` and `value` must have the same length. Received: value of shape "
-            f"{tuple(value.shape)}, key of shape {tuple(key.shape)}."
+            "`query`, `value` and `key` must have the same batch, `key` and `value` "
+            f"the same length too. Received: {', '.join(shapes)}."
         )
 
 

@@ -8,9 +8,9 @@ from keras_transformer.layers.base import (
     BaseLayer,
     CarriedMask,
     check_axes,
-    check_key_length,
     check_plug,
     check_positions,
+    check_sources,
 )
 from keras_transformer.ops import masks, positions
 from keras_transformer.ops.attention import attend
@@ -221,7 +221,7 @@ class MultiHeadAttention(BaseLayer):
         cache=None,
         mask=None,  # `query_mask`, under the name from which Keras hands it on
     ):
-        check_key_length(value, key)
+        check_sources(query, value, key)
         growing = cache is not None and "slot" in cache
         queries = self.query(query)  # (B, T, N, H)
         if cache is not None and not growing:

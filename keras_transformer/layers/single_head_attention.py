@@ -6,7 +6,7 @@ from keras_transformer.layers.base import (
     VECTORS,
     BaseLayer,
     check_axes,
-    check_key_length,
+    check_sources,
 )
 from keras_transformer.ops import masks
 from keras_transformer.ops.attention import attend
@@ -60,7 +60,7 @@ class SingleHeadAttention(BaseLayer):
         score = self.scores
         if projected_key is not None:
             key, score = projected_key, self.projected_scores
-        check_key_length(value, key)
+        check_sources(query, value, key)
         mask = masks.combine_masks(
             masks.key_padding(value, value_mask=value_mask, key_mask=key_mask),
             masks.pair_mask(attention_mask, query, value, ranks=(3,)),

@@ -34,3 +34,15 @@ def test_each_cell_is_called_masked_and_shows_its_weights(way, direction):
     np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-5)
     hidden = np.broadcast_to(~MASK.reshape(2, *(1 for _ in heads), 1, 5), weights.shape)
     assert (weights[hidden] == 0).all() and (weights[~hidden] > 0).all()
+
+
+@pytest.mark.parametrize("way", LAYERS)
+def test_sources_of_another_batch_and_keys_of_another_length_are_refused(way):
+    for arrays in (
+        (TARGET[:1], SOURCE),
+        (TARGET, SOURCE[:1]),
+        (TARGET, SOURCE, SOURCE[:, :3]),
+        (TARGET, SOURCE, SOURCE[:1]),
+    ):
+        with pytest.raises(ValueError, match="must have the same batch"):
+            LAYERS[way]()(*arrays)
