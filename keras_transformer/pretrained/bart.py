@@ -29,7 +29,7 @@ class Bart(Family):
     prefix = "model."
     heads = ("lm_head.", "final_logits_bias")
     old_settings = OLD_SETTINGS
-    generation = MappingProxyType({"forced_eos_token_id": 2, "bos_token_id": 0})
+    generation = MappingProxyType({"forced_eos_token_id": 2})
     defaults = {"pad_token_id": 1, "decoder_start_token_id": 2, "eos_token_id": 2}
 
     def settings(self, config, model_class, checkpoint):
