@@ -153,6 +153,7 @@ class PositionalEmbedding(BaseLayer):
 
     def build(self, inputs_shape):
         check_axes("inputs", inputs_shape, ("batch", "time"))
+        self.input_spec = keras.layers.InputSpec(ndim=2)  # of later calls too
         self._check_length(inputs_shape[1], 0)
         vectors_shape = (*inputs_shape, self.output_dim)
         if not self.token_embedding.built:  # a shared one keeps its first path

@@ -1,5 +1,6 @@
 """Rotary position embedding: positions as turns of queries and keys."""
 
+import keras
 from keras import ops
 
 from keras_transformer.layers.base import BaseLayer, check_axes, check_positions
@@ -63,6 +64,7 @@ class RotaryEmbedding(BaseLayer):
 
     def build(self, inputs_shape):
         check_axes("inputs", inputs_shape, ("batch", "time", "heads", "head size"))
+        self.input_spec = keras.layers.InputSpec(ndim=4)  # of later calls too
         if inputs_shape[-1] % 2:
             raise ValueError(
                 "Rotary embedding turns pairs of features and needs an even head "

@@ -51,6 +51,7 @@ class SequencePooling(BaseLayer):
 
     def build(self, inputs_shape):
         check_axes("inputs", inputs_shape, VECTORS)
+        self.input_spec = keras.layers.InputSpec(ndim=3)  # of later calls too
 
     def call(self, inputs, mask=None, inputs_mask=None):
         mask = inputs_mask if mask is None else mask

@@ -1,5 +1,6 @@
 """The chapter's positional encoding: sines and cosines."""
 
+import keras
 from keras import ops
 
 from keras_transformer.layers.base import BaseLayer, as_integers, check_positions
@@ -56,6 +57,7 @@ class SinusoidalEncoding(BaseLayer):
                 "The encoding is added to vectors (batch, time, width). Received shape "
                 f"{tuple(inputs_shape)}. Embed token ids first."
             )
+        self.input_spec = keras.layers.InputSpec(ndim=3)  # of later calls too
 
     def call(self, inputs, start_index=0, positions=None):
         if positions is None:

@@ -267,5 +267,23 @@ def test_a_text_without_a_batch_and_other_axes_are_refused(make):
     count = 2 if names[1] == "value" else 1
     for axes in {1, 2, 3, 4} - {right}:
         x = np.ones((4, 4, 4, 8)[-axes:], "float32")
-        with pytest.raises(ValueError, match=r"shape \(|vectors \("):
+        with pytest.raises(ValueError, match=r"must have the shape \(|vectors \(batch"):
             make()(*[x] * count)
+
+
+@pytest.mark.parametrize(
+    "make, right",
+    [
+        (lambda: kt.RotaryEmbedding(), 4),
+        (lambda: kt.SequencePooling(), 3),
+        (lambda: kt.SinusoidalEncoding(), 3),
+        (lambda: kt.PositionalEmbedding(9, 12, 8), 2),
+    ],
+)
+def test_other_axes_are_refused_after_right_ones_too(make, right):
+    layer = make()
+    layer(np.ones((4, 4, 4, 8)[-right:], "float32"))
+    for axes in {2, 3, 4} - {right}:
+        message = f"expected ndim={right}, found ndim={axes}"
+        with pytest.raises(ValueError, match=message):
+            layer(np.ones((4, 4, 4, 8)[-axes:], "float32"))
