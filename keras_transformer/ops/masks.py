@@ -187,12 +187,12 @@ def pair_mask(attention_mask, queries, keys, ranks=(3, 4)):
     """
     if attention_mask is None:
         return None
-    mask = expand_mask(as_boolean(attention_mask, "attention_mask", ranks))
-    check_pairs("attention_mask", mask, queries, keys)
-    return mask
+    mask = as_boolean(attention_mask, "attention_mask", ranks)
+    check_pairs("attention_mask", mask, queries, keys, ranks)
+    return expand_mask(mask)
 
 
-def check_pairs(name: str, pairs, queries, keys):
+def check_pairs(name: str, pairs, queries, keys, ranks=(4,)):
     """Refuse a mask or a bias of pairs that is not broadcastable to the scores.
 
     Args:
@@ -200,9 +200,10 @@ def check_pairs(name: str, pairs, queries, keys):
         pairs: The mask or bias.
         queries: Tensor (B, T, N, H), or (B, T, E) where the heads are not known.
         keys: Tensor (B, S, ...).
+        ranks: The ranks that are accepted; three axes are those of all heads.
 
     Raises:
-        ValueError: It has not four axes, or one of them is neither 1 nor that of the
+        ValueError: It has another rank, or an axis that is neither 1 nor that of the
             scores (B, N, T, S).
     """
     batches = {static_size(queries, 0), static_size(keys, 0)}
@@ -213,13 +214,15 @@ def check_pairs(name: str, pairs, queries, keys):
         static_size(keys, 1),
     )
     got = tuple(static_size(pairs, axis) for axis in range(len(pairs.shape)))
-    if len(got) != 4 or any(
+    rank = len(got) if len(got) in ranks else max(ranks)
+    wanted = wanted if rank == 4 else (wanted[0], *wanted[2:])
+    if len(got) != rank or any(
         None not in sizes and sizes[0] not in (1, sizes[1])
         for sizes in zip(got, wanted, strict=True)
     ):
         raise ValueError(
-            f"`{name}` must be broadcastable to (batch, num_heads, query length, key "
-            f"length) = {wanted}, with all four axes. Received shape {got}."
+            f"`{name}` must be broadcastable to {_FORMS[rank]} = {wanted}, with all "
+            f"of these axes. Received shape {got}."
         )
 
 
