@@ -88,8 +88,8 @@ class MultiHeadAttention(BaseLayer):
         `return_attention_scores`, and by the new cache if `cache` was given.
 
     Raises:
-        ValueError: Sizes that do not divide, a mask of another shape or an
-            additive one, a cache of another layer.
+        ValueError: Sizes that do not divide, values of another batch, a mask or bias
+            of another shape, an additive mask, a cache of another layer.
 
     Example:
 
@@ -221,12 +221,13 @@ class MultiHeadAttention(BaseLayer):
         cache=None,
         mask=None,  # `query_mask`, under the name from which Keras hands it on
     ):
-        check_sources(query, value, key)
         growing = cache is not None and "slot" in cache
         queries = self.query(query)  # (B, T, N, H)
         if cache is not None and not growing:
             keys, values = _as_heads(cache)
+            check_sources(query, values, keys)
         else:
+            check_sources(query, value, key)
             keys = self.key(value if key is None else key)  # (B, S, K, H)
             values = self.value(value)  # (B, S, K, H')
         mask = masks.key_padding(keys, value_mask=value_mask, key_mask=key_mask)

@@ -75,6 +75,9 @@ def test_a_precomputed_source_equals_the_source():
     )
     assert_close(outputs, expected)
     assert set(cache) == {"key", "value", "mask"}
+    one = layer.precompute(ops.convert_to_tensor(SOURCE[:1]))
+    with pytest.raises(ValueError, match="must have the same batch"):
+        layer(X, None, cache=one)
 
 
 def randomize_attention():
