@@ -3,7 +3,7 @@
 import json
 import shutil
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import h5py
@@ -164,11 +164,14 @@ def fit_model(
 
 
 def _clear(folder):
-    """Remove what `fit_model` wrote, and the folder if it holds nothing else."""
+    """Remove what `fit_model` wrote, and the folder if it holds nothing else.
+
+    A folder that cannot be removed, such as a link or a mounted one, stays.
+    """
     (folder / "best.weights.h5").unlink(missing_ok=True)
     for name in ("backup", "last"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    if not any(folder.iterdir()):
+    with suppress(OSError):
         folder.rmdir()
 
 

@@ -1,5 +1,7 @@
 """What an interrupted training left is taken as far as it is whole."""
 
+import os
+
 import keras
 import numpy as np
 import pytest
@@ -82,3 +84,13 @@ def test_what_was_cut_short_is_passed_over(tmp_path, files, epochs, average):
     if files != ["last/epoch-00002.weights.h5"]:  # one file less is averaged
         for ours, theirs in zip(weights, whole, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_a_folder_that_cannot_be_removed_stays(tmp_path):
+    (tmp_path / "disk").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "disk")
+    epochs, _ = fit(link)
+    assert epochs == [0, 1, 2, 3, 4]
+    assert link.is_dir() and not any(link.iterdir())
