@@ -138,7 +138,7 @@ class Limits:
             last = ops.equal(written + 1, values["max_new_tokens"])
             logits = change.force_token(logits, self.forced_eos_token_id, last)
         for processor in self.processors:
-            logits = _alike(processor(logits, history), logits, processor)
+            logits = _checked(processor(logits, history), logits, processor)
         if self.renormalize_logits:
             logits = ops.log_softmax(logits, axis=-1)
         return logits
@@ -149,8 +149,8 @@ def own_settings(model) -> dict:
     return getattr(model, "generation", None) or {}
 
 
-def _alike(changed, logits, processor):
-    """Refuse what is no logits of the same shape; of unknown sizes any will do."""
+def _checked(changed, logits, processor):
+    """Return what a processor returned; refuse what is no logits of that shape."""
     got, wanted = getattr(changed, "shape", ()), logits.shape
     if len(got) != 2 or any(
         None not in sizes and sizes[0] != sizes[1]

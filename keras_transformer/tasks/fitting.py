@@ -142,7 +142,7 @@ def fit_model(
                 **watch,
             )
             backup = keras.callbacks.BackupAndRestore(
-                folder / "backup", double_checkpoint=True
+                folder / "backup", double_checkpoint=True, delete_checkpoint=False
             )
             wired += [keep, backup]
         last = KeepLast(folder / "last", average) if average else None
@@ -163,36 +163,44 @@ def fit_model(
     return history
 
 
+def _states(folder):
+    """Return the files of Keras's backup, of weights and of the epoch: last, before."""
+    names = ("latest.weights.h5", "training_metadata.json")
+    last = [folder / "backup" / name for name in names]
+    return last, [file.with_name(f"{file.name}.bkp") for file in last]
+
+
 def _clear(folder):
-    """Remove what `fit_model` wrote, and the folder if it holds nothing else.
+    """Remove what `fit_model` wrote, and each folder that holds nothing else.
 
     A folder that cannot be removed, such as a link or a mounted one, stays.
     """
-    (folder / "best.weights.h5").unlink(missing_ok=True)
-    for name in ("backup", "last"):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    with suppress(OSError):
-        folder.rmdir()
+    last, before = _states(folder)
+    epochs = folder.glob("last/epoch-*.weights.h5")
+    for file in (folder / "best.weights.h5", *epochs, *last, *before):
+        file.unlink(missing_ok=True)
+    for place in (folder / "backup", folder / "last", folder):
+        with suppress(OSError):
+            place.rmdir()
 
 
 def _drop_cut(folder):
     """Drop what a process that was killed left half written.
 
     Keras keeps two states: the one before takes the last one's place. Without any, the
-    training begins anew.
+    training begins anew. (Killed between the weights and the number of their epoch,
+    which both are whole, it trains one epoch twice.)
     """
-    for file in [folder / "best.weights.h5", *folder.glob("last/*.weights.h5")]:
+    for file in [folder / "best.weights.h5", *folder.glob("last/epoch-*.weights.h5")]:
         if file.is_file() and not _is_whole(file):
             file.unlink()
-    backup = folder / "backup"
-    state = [backup / "latest.weights.h5", backup / "training_metadata.json"]
-    before = [file.with_name(f"{file.name}.bkp") for file in state]
-    if all(map(_is_whole, state)):
+    last, before = _states(folder)
+    if all(map(_is_whole, last)):
         return
     if all(map(_is_whole, before)):
-        for old, file in zip(before, state, strict=True):
+        for old, file in zip(before, last, strict=True):
             shutil.copy(old, file)
-    elif folder.exists():
+    else:
         _clear(folder)
 
 

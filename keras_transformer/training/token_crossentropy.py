@@ -100,10 +100,11 @@ class Perplexity(keras.metrics.Mean):
 
     def __init__(self, name: str = "perplexity", **kwargs):
         super().__init__(name=name, **kwargs)
+        self._carried_mask = CarriedMask(autocast=False)
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         losses = token_losses(y_true, y_pred)
-        weights = ops.cast(CarriedMask(autocast=False)(y_pred), losses.dtype)
+        weights = ops.cast(self._carried_mask(y_pred), losses.dtype)
         if sample_weight is not None:
             given = ops.cast(sample_weight, losses.dtype)
             if len(given.shape) == 1:

@@ -94,3 +94,15 @@ def test_a_folder_that_cannot_be_removed_stays(tmp_path):
     epochs, _ = fit(link)
     assert epochs == [0, 1, 2, 3, 4]
     assert link.is_dir() and not any(link.iterdir())
+
+
+def test_what_is_not_the_trainings_own_stays(tmp_path):
+    names = ("backup/a.h5", "last/notes.txt", "notes.txt")
+    mine = [tmp_path / name for name in names]
+    for file in mine:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("mine")
+    fit(tmp_path, average=2)
+    assert sorted(file for file in tmp_path.rglob("*") if file.is_file()) == sorted(
+        mine
+    )
