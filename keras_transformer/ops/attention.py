@@ -59,6 +59,7 @@ def dot_product_scores(query, key, scale: float | None = None):
     Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762
     """
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    query, key = ops.convert_to_tensor(query), ops.convert_to_tensor(key)
     query = query * ops.cast(scale, query.dtype)
     if query.shape[2] == key.shape[2]:
         return ops.einsum("btnh,bsnh->bnts", query, key)
@@ -170,6 +171,10 @@ def attend(
         The outputs (B, T, N, H') or (B, T, E'), and the weights (B, N, T, S) or
         (B, T, S), `None` unless `return_weights`.
     """
+    query, key, value, mask, bias = (
+        None if x is None else ops.convert_to_tensor(x)
+        for x in (query, key, value, mask, bias)
+    )
     scores = None if score is None else score(query, key)
     if bias is not None:
         # A bias of minus infinity hides as a mask does, also beside a mask.

@@ -77,6 +77,14 @@ def test_both_paths_equal_the_equation(case, key_heads, kernel_calls):
         assert_close(ours, wanted.astype("float32"))
 
 
+@pytest.mark.parametrize("settings", [{}, {"return_weights": True}])
+def test_arrays_are_taken_as_tensors_are(settings):
+    arrays = {"mask": PADDING, "bias": BIAS}
+    ours, _ = attention.attend(QUERY, KEY, VALUE, **arrays, **settings)
+    expected, _ = naive(QUERY, KEY, VALUE, 1 / np.sqrt(H), **arrays)
+    assert_close(ours, expected.astype("float32"))
+
+
 @pytest.mark.parametrize("length", [319, 320])
 def test_jax_on_a_cpu_takes_no_kernel_for_many_keys(length, kernel_calls):
     slow = keras.backend.backend() == "jax" and not backend.has_accelerator()
