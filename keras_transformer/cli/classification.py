@@ -58,6 +58,11 @@ def _columns(command):
     command.add_argument(
         "--label-column", default="label", help="column of labels (%(default)s)"
     )
+    command.add_argument(
+        "--format",
+        choices=["tsv", "csv"],
+        help="of the files, where the name does not tell",
+    )
 
 
 def train(options):
@@ -107,9 +112,9 @@ def _reviews(options):
 def _read(path, options):
     from keras_transformer.datasets import read_reviews
 
-    columns = (options.text_column, options.label_column)
-    frame = read_reviews(path, text_column=columns[0], label_column=columns[1])
-    return _pair(frame, *columns)
+    columns = {name: getattr(options, name) for name in ("text_column", "label_column")}
+    frame = read_reviews(path, format=options.format, **columns)
+    return _pair(frame, **columns)
 
 
 def _pair(frame, text_column, label_column):

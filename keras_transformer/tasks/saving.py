@@ -159,7 +159,7 @@ def _read_folder(folder, task: str) -> dict:
     if not (folder / SETTINGS).is_file():
         raise ValueError(
             f"{str(folder)!r} is not a saved {task}: it has no {SETTINGS}. Pass the "
-            "folder that `save` wrote."
+            "folder that `save` or `keras-transformer train` wrote."
         )
     settings = read_task(folder)
     if settings["task"] != task:
