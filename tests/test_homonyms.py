@@ -51,3 +51,14 @@ def test_the_chapters_sentence_and_its_like_are_in_neither_part():
         for row in boats:
             said = [hint for hint in ("타", "먹", "아프") if f"배 {hint}" in row]
             assert len(said) < 2 and "배 먹으니" not in row, row
+
+
+def test_no_sentence_shares_much_with_the_chapters():
+    def grams(text):
+        return {text[i : i + 5] for i in range(len(text) - 4)}
+
+    chapter = grams("배 타고 배 먹으니 배 아프다")
+    for part in load_homonyms():
+        for sentence in part["sentence"]:
+            own = grams(sentence)
+            assert len(own & chapter) <= 0.6 * min(len(own), len(chapter)), sentence

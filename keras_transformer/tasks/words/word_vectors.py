@@ -11,6 +11,7 @@ from keras_transformer.tasks.texts import check_texts
 
 # What tokenizers put before or into a piece to mark where words begin.
 MARKS = ("▁", "##")
+MASK_PIECE = "<mask>"
 
 
 def word_spans(text: str, word: str) -> list[tuple[int, int]]:
@@ -91,6 +92,7 @@ def word_vectors(
     texts: Sequence[str],
     spans: Sequence[tuple[int, int]],
     *,
+    hide: bool = False,
     batch_size: int = 64,
 ) -> np.ndarray:
     """Return the vector that a model has for a word, in each text its own.
@@ -104,6 +106,8 @@ def word_vectors(
         texts: The texts.
         spans: For each text the word's place: first letter, and last + 1. A text
             with the word three times is passed three times.
+        hide: Whether the model reads masks in place of those pieces, so that the
+            vector holds what the rest of the text says of the word, and nothing else.
         batch_size: Most texts in one call.
 
     Returns:
@@ -111,7 +115,8 @@ def word_vectors(
 
     Raises:
         TypeError: A text that is no string.
-        ValueError: Not as many spans as texts, and as `word_pieces`.
+        ValueError: Not as many spans as texts, as `word_pieces`, and with `hide` a
+            tokenizer without a mask.
 
     Example:
 
@@ -121,6 +126,12 @@ def word_vectors(
     (chapter: 6)
     """
     rows, places = _rows_and_places(tokenizer, texts, spans)
+    if hide:
+        hidden = mask_id(tokenizer)
+        rows = [
+            [hidden if number in place else id for number, id in enumerate(row)]
+            for row, place in zip(rows, places, strict=True)
+        ]
     encode = without_gradients(model.encode)
     vectors = np.zeros((len(rows), model.embed_dim), "float32")
     for length, numbers, batch in length_batches(rows, batch_size):
@@ -178,6 +189,26 @@ def _rows_and_places(tokenizer, texts, spans):
     pairs = zip(texts, spans, strict=True)
     places = [word_pieces(tokenizer, text, span) for text, span in pairs]
     return tokenizer.encode(texts), places
+
+
+def mask_id(tokenizer) -> int:
+    """Return the id that hides another: the tokenizer's own, or that of `<mask>`.
+
+    Args:
+        tokenizer: One with a `mask_id`, or with a piece `<mask>`.
+
+    Raises:
+        ValueError: It has neither.
+    """
+    if getattr(tokenizer, "mask_id", None) is not None:
+        return tokenizer.mask_id
+    id = tokenizer.piece_to_id(MASK_PIECE)
+    if id is None or tokenizer.id_to_piece(id) != MASK_PIECE:
+        raise ValueError(
+            f"The tokenizer has no piece {MASK_PIECE!r}. Train it with "
+            f"user_defined_symbols=[{MASK_PIECE!r}]."
+        )
+    return id
 
 
 def _letters(piece):

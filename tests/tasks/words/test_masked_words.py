@@ -53,6 +53,52 @@ def test_masked_words_are_learned_and_equal_seeds_learn_the_same(tokenizer):
     np.testing.assert_allclose(*losses, rtol=1e-3)
 
 
+def test_each_epoch_has_the_same_shapes_and_asks_for_other_words(
+    tokenizer, monkeypatch
+):
+    epochs = []
+
+    def note(self, data, **settings):
+        epochs.append([data[index] for index in range(len(data))])
+
+    monkeypatch.setattr(keras.Model, "fit", note)
+    settings = dict(epochs=4, rate=0.3, max_tokens=60, verbose=0)
+    fit_masked_words(small(tokenizer), tokenizer, TEXTS * 5, **settings)
+    shapes = [
+        sorted({tuple(p.shape for p in keras.tree.flatten(batch)) for batch in epoch})
+        for epoch in epochs
+    ]
+    assert shapes == shapes[:1] * 4
+    places = [epoch[0][0]["mask_positions"] * epoch[0][2] for epoch in epochs]
+    assert any((place != places[0]).any() for place in places)
+    for batch in epochs[0]:
+        inputs, labels, weights = batch
+        ids = np.take_along_axis(inputs["token_ids"], inputs["mask_positions"], axis=1)
+        hidden = (ids != labels) & (weights > 0)
+        assert hidden.any() and (weights.sum(axis=1) >= 1).all()
+
+
+def test_what_is_rare_is_asked_for_more_often(tokenizer, monkeypatch):
+    asked = []
+
+    def note(rows, *args, mask_selection_rate, **settings):
+        asked.extend(zip(rows, mask_selection_rate, strict=True))
+        return mask_tokens(rows, *args, mask_selection_rate=0.5, **settings)
+
+    monkeypatch.setattr(masked_words, "mask_tokens", note)
+    texts = [*TEXTS, *[TEXTS[2]] * 9]
+    settings = dict(epochs=1, rate=0.4, rarity=0.02, verbose=0)
+    fit_masked_words(small(tokenizer), tokenizer, texts, **settings)
+    ids = np.concatenate([row for row, _ in asked])
+    rates = np.concatenate([rate for _, rate in asked])
+    share = (ids == ids[:, None]).mean(axis=0)
+    expected = 0.4 * np.minimum(1, np.sqrt(0.02 / share))
+    np.testing.assert_allclose(rates, expected, rtol=1e-6)
+    assert rates.min() < 0.2 < rates.max()
+    with pytest.raises(ValueError, match="`rarity` must be a finite number"):
+        fit_masked_words(small(tokenizer), tokenizer, TEXTS, rarity=0.0)
+
+
 def test_no_texts_and_a_tokenizer_without_a_mask_are_refused(tokenizer):
     model = small(tokenizer)
     with pytest.raises(ValueError, match="at least one text"):
