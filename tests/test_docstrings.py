@@ -28,6 +28,7 @@ NOT_RUN = {
     "tasks.text_classifier": {"TextClassifier"},
     "tasks.text_generator": {"TextGenerator"},
     "tasks.translator": {"Translator"},
+    "tasks.words.compare_word_senses": {"compare_word_senses"},
     "tasks.words.context_words": {"ContextWords"},
     "tasks.words.masked_words": {"fit_masked_words"},
     "tasks.words.word_in_context": {"evaluate_word_in_context"},

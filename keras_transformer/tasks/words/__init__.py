@@ -1,5 +1,6 @@
 """Words in context: found, made vectors of, learned from raw text, told apart."""
 
+from keras_transformer.tasks.words.compare_word_senses import compare_word_senses
 from keras_transformer.tasks.words.context_words import ContextWords
 from keras_transformer.tasks.words.masked_words import fit_masked_words
 from keras_transformer.tasks.words.word_in_context import (
@@ -18,6 +19,7 @@ __all__ = [
     "ContextWords",
     "WordSenses",
     "best_threshold",
+    "compare_word_senses",
     "embedding_vectors",
     "evaluate_word_in_context",
     "fit_masked_words",

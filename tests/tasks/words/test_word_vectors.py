@@ -10,6 +10,7 @@ from keras_transformer.tasks import (
     word_spans,
     word_vectors,
 )
+from keras_transformer.tokenizers import SentencePieceTokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore:The corpus is too small")
 
@@ -112,3 +113,20 @@ def test_without_positions_the_three_vectors_are_one_and_the_same(tokenizer):
         model = small(tokenizer, positions=positions)
         vectors = word_vectors(model, tokenizer, [TARGET] * 3, spans)
         assert (np.abs(vectors - vectors[0]).max() < 1e-5) == same
+
+
+def test_a_hidden_word_is_read_from_its_context_alone(tokenizer):
+    model = small(tokenizer)
+    spans = word_spans(TARGET, "배")
+    vectors = word_vectors(model, tokenizer, [TARGET] * 3, spans, hide=True)
+    mask = tokenizer.piece_to_id("<mask>")
+    for vector, span in zip(vectors, spans, strict=True):
+        ids, places = tokenizer.encode(TARGET), word_pieces(tokenizer, TARGET, span)
+        for place in places:
+            ids[place] = mask
+        outputs = keras.ops.convert_to_numpy(model.encode(np.array([ids], "int32")))
+        expected = outputs[0][places].mean(axis=0)
+        np.testing.assert_allclose(vector, expected, atol=1e-4)
+    plain = SentencePieceTokenizer.train(TEXTS, 60)
+    with pytest.raises(ValueError, match="no piece '<mask>'"):
+        word_vectors(model, plain, [TEXTS[0]], [(0, 1)], hide=True)

@@ -16,7 +16,9 @@ TEXTS = [
 
 
 def train_tokenizer():
-    return SentencePieceTokenizer.train([TARGET, *TEXTS], 60)
+    return SentencePieceTokenizer.train(
+        [TARGET, *TEXTS], 60, user_defined_symbols=["<mask>"]
+    )
 
 
 def small(tokenizer, **settings):
