@@ -30,6 +30,7 @@ NOT_RUN = {
     "tasks.translator": {"Translator"},
     "tasks.words.compare_word_senses": {"compare_word_senses"},
     "tasks.words.context_words": {"ContextWords"},
+    "tasks.words.homonym_experiment": {"homonym_experiment"},
     "tasks.words.masked_words": {"fit_masked_words"},
     "tasks.words.word_in_context": {"evaluate_word_in_context"},
     "tasks.words.word_senses": {"WordSenses"},

@@ -153,7 +153,7 @@ def _piece_rates(rows, vocabulary_size, rate, rarity):
 def _compile(model, learning_rate, steps):
     warmup = max(1, steps // 20)
     rate = keras.optimizers.schedules.CosineDecay(
-        0.0,
+        learning_rate / warmup,
         max(1, steps - warmup),
         warmup_target=learning_rate,
         warmup_steps=warmup,
