@@ -10,6 +10,7 @@ measured on the test pairs, for each way to make a vector.
 
 import argparse
 import sys
+import unicodedata
 from pathlib import Path
 
 import keras
@@ -37,6 +38,20 @@ def right(row: pd.Series) -> int:
     """How many of the chapter's three 배 have their sense."""
     found = [row[str(number)] for number in (1, 2, 3)]
     return sum(a == b for a, b in zip(found, SENSES, strict=True))
+
+
+def normalized(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Pairs in NFKC, as SentencePiece reads texts; the spans move along."""
+
+    def nfkc(text):
+        return unicodedata.normalize("NFKC", text)
+
+    for side in ("first", "second"):
+        rows = list(zip(pairs[side], pairs[f"{side}_span"], strict=True))
+        moved = [tuple(len(nfkc(text[:at])) for at in span) for text, span in rows]
+        pairs[f"{side}_span"] = moved
+        pairs[side] = [nfkc(text) for text, _ in rows]
+    return pairs
 
 
 def measure_wic(encoders, folder: Path) -> tuple[dict[str, float], float, int]:
