@@ -56,9 +56,8 @@ def normalized(pairs: pd.DataFrame) -> pd.DataFrame:
 
 def measure_wic(encoders, folder: Path) -> tuple[dict[str, float], float, int]:
     """Test accuracy of each encoder, that of the more frequent answer, and pairs."""
-    choose, test = (
-        read_word_in_context(folder / f"{p}.tsv") for p in ("train", "test")
-    )
+    files = [folder / f"{part}.tsv" for part in ("train", "test")]
+    choose, test = (normalized(read_word_in_context(file)) for file in files)
     found = {
         name: evaluate_word_in_context(encode, choose, test)
         for name, encode in encoders.items()
