@@ -81,7 +81,7 @@ def report(tables: list[pd.DataFrame], wic, tests: int, options) -> str:
             way,
             mean_cell([row["accuracy"] for row in part]),
             " ".join(f"{right(row)}/3" for row in part),
-            f"{max(row['spread'] for row in part):.1e}",
+            f"{max(row['spread'] for row in part):.3f}",
         ]
         if wic:
             cells.append(mean_cell([found[way] for found, _, _ in wic]))
