@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from keras_transformer.tasks.words.word_senses import WordSenses
+from keras_transformer.tasks.words.word_vectors import word_spans
 
 COLUMNS = ("word", "sense", "sentence")
 
@@ -51,13 +52,7 @@ def compare_word_senses(
 
     (chapter: 6)
     """
-    for name, frame in (("known", known), ("test", test)):
-        missing = [column for column in COLUMNS if column not in frame]
-        if missing:
-            raise ValueError(
-                f"`{name}` must have the columns {', '.join(COLUMNS)}. There is no "
-                f"{missing[0]!r} among: {', '.join(map(str, frame))}."
-            )
+    check_word_tables(known, test, text, word)
     rows = []
     for encode in encoders.values():
         senses = WordSenses(encode, *_columns(known), num_neighbors=num_neighbors)
@@ -70,6 +65,29 @@ def compare_word_senses(
             }
         )
     return pd.DataFrame(rows, index=pd.Index(encoders, name="vectors"))
+
+
+def check_word_tables(known, test, text: str, word: str):
+    """Refuse what `compare_word_senses` cannot measure, before any work.
+
+    Raises:
+        ValueError: A table without a column, or a word that is not in the text or
+            not among the known sentences.
+    """
+    for name, frame in (("known", known), ("test", test)):
+        missing = [column for column in COLUMNS if column not in frame]
+        if missing:
+            raise ValueError(
+                f"`{name}` must have the columns {', '.join(COLUMNS)}. There is no "
+                f"{missing[0]!r} among: {', '.join(map(str, frame))}."
+            )
+    word_spans(text, word)
+    unknown = sorted({word, *test["word"]} - set(known["word"]))
+    if unknown:
+        raise ValueError(
+            f"No sentence of `known` has the word {unknown[0]!r}. There are: "
+            f"{', '.join(map(str, known['word'].unique()))}."
+        )
 
 
 def _columns(frame):

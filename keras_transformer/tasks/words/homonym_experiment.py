@@ -9,7 +9,12 @@ import pandas as pd
 
 from keras_transformer.layers import RelativePositionBias
 from keras_transformer.models import MaskedLanguageModel
-from keras_transformer.tasks.words.compare_word_senses import compare_word_senses
+from keras_transformer.ops.checks import check_integer
+from keras_transformer.tasks.texts import check_texts
+from keras_transformer.tasks.words.compare_word_senses import (
+    check_word_tables,
+    compare_word_senses,
+)
 from keras_transformer.tasks.words.context_words import ContextWords
 from keras_transformer.tasks.words.masked_words import fit_masked_words
 from keras_transformer.tasks.words.word_vectors import (
@@ -54,7 +59,7 @@ def homonym_experiment(
     text: str = SENTENCE,
     word: str = WORD,
     vocabulary_size: int = 2000,
-    epochs: int = 30,
+    epochs: int = 45,
     num_neighbors: int = 1,
     seed: int = 0,
     verbose="auto",
@@ -94,7 +99,9 @@ def homonym_experiment(
 
     (chapter: 6)
     """
-    texts = [*known["sentence"], *texts]
+    check_word_tables(known, test, text, word)
+    num_neighbors = check_integer("num_neighbors", num_neighbors)
+    texts = [*known["sentence"], *check_texts(texts)[0]]
     tokenizer = SentencePieceTokenizer.train(
         texts, vocabulary_size, user_defined_symbols=["<mask>"]
     )

@@ -107,7 +107,7 @@ def word_vectors(
         spans: For each text the word's place: first letter, and last + 1. A text
             with the word three times is passed three times.
         hide: Whether the model reads masks in place of those pieces, so that the
-            vector holds what the rest of the text says of the word, and nothing else.
+            vector holds what the rest of the text says of the word.
         batch_size: Most texts in one call.
 
     Returns:

@@ -36,3 +36,19 @@ def test_five_ways_are_measured_with_the_same_sentences():
     ids[0, 0] = found.tokenizer.piece_to_id("<mask>")
     outputs = keras.ops.convert_to_numpy(found.model.encode(ids))
     np.testing.assert_allclose(trained[0], outputs[0, 0], atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"known": KNOWN.drop(columns="sense")}, "`known` must have the columns"),
+        ({"test": KNOWN.assign(word="눈")}, "No sentence of `known` has the word '눈'"),
+        ({"text": "사과를 먹었다"}, "No token of the text begins with the word"),
+        ({"num_neighbors": 0}, "`num_neighbors` must be a positive integer"),
+        ({"texts": "배 타고"}, "must be several texts"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_any_training(change, message):
+    settings = {"known": KNOWN, "test": KNOWN, **change}
+    with pytest.raises((TypeError, ValueError), match=message):
+        homonym_experiment(**settings, epochs=10**9)
