@@ -92,7 +92,8 @@ def report(tables: list[pd.DataFrame], wic, tests: int, options) -> str:
         f"`homonym_experiment` on the bundled homonyms, seeds {seeds}: mean (lowest - "
         f"highest) of the share of {tests} held-out sentences whose nearest known one "
         "has their sense; for each seed how many 배 of the chapter's sentence have "
-        "their sense; how far their vectors lie apart at most.",
+        "their sense; how far their vectors lie apart at most. That sentence is no "
+        "held-out test: data/README.md.",
     ]
     if wic:
         header.append("KoBEST WiC")
