@@ -251,6 +251,7 @@ def main():
     parser.add_argument("--output", type=Path, help="where the table goes")
     options = parser.parse_args()
     command = "tests/benchmarks/generation.py" + (" --quick" if options.quick else "")
+    command += f" --rounds {options.rounds}"
     output = options.output or (None if options.quick else RESULTS)
     for results in measure(QUICK if options.quick else ALL, options.rounds):
         text = report(results, command)
