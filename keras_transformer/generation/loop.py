@@ -10,6 +10,7 @@ from keras_transformer.ops.backend import (
     runs_loops_in_python,
     without_gradients,
 )
+from keras_transformer.ops.projection import StepKernels
 
 
 class Search:
@@ -39,14 +40,15 @@ class Search:
         if runs_loops_in_python():
             return _last(self.steps(*values))
 
-        def whole(*values):
-            return ops.while_loop(
-                self._going,
-                lambda carry: (self._advance(carry),),
-                (self._begin(*values),),
-            )[0]
+        carry, kernels = self._first(values)
 
-        return self._compiled("whole", whole)(*values)
+        def loop(carry, matrices):
+            with kernels.used(matrices):
+                return ops.while_loop(
+                    self._going, lambda carry: (self._advance(carry),), (carry,)
+                )[0]
+
+        return self._compiled("loop", loop)(carry, kernels.read())
 
     def steps(self, *values, jit_compile: bool = True):
         """Yield the carry after each token, and at the beginning."""
@@ -54,11 +56,17 @@ class Search:
         if not jit_compile or is_recording():
             yield from self._plain(*values)
             return
-        advance = compiled_step(self._advance, self._model, self._key("advance"))
-        carry = self._compiled("begin", self._begin)(*values)
+        carry, kernels = self._first(values)
+
+        def advance(carry, matrices):
+            with kernels.used(matrices):
+                return self._advance(carry)
+
+        advance = compiled_step(advance, self._model, self._key("advance"))
+        matrices = kernels.read()
         yield carry
         while _true(self._going(carry)):
-            carry = advance(carry)
+            carry = advance(carry, matrices)
             yield carry
 
     def _plain(self, *values):
@@ -67,6 +75,14 @@ class Search:
         while _true(self._going(carry)):
             carry = without_gradients(self._advance)(carry)
             yield carry
+
+    def _first(self, values):
+        """Return the first carry, and the kernels that the steps behind it read."""
+        carry = self._compiled("begin", self._begin)(*values)
+        kept = vars(self._model).setdefault("_step_kernels", {})
+        if self._settings not in kept:
+            kept[self._settings] = StepKernels(self._advance, carry)
+        return carry, kept[self._settings]
 
     def _compiled(self, part, function):
         return compiled(function, self._model, self._key(part))

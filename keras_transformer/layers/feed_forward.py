@@ -4,6 +4,7 @@ import keras
 
 from keras_transformer.layers.base import BaseLayer
 from keras_transformer.ops.checks import check_integer
+from keras_transformer.ops.projection import project
 
 
 class FeedForward(BaseLayer):
@@ -73,10 +74,10 @@ class FeedForward(BaseLayer):
         self.feed_forward_output.build(inner_shape)
 
     def call(self, inputs):
-        hidden = self.intermediate(inputs)  # (B, T, E) -> (B, T, D)
+        hidden = project(self.intermediate, inputs)  # (B, T, E) -> (B, T, D)
         if self.gated:
-            hidden = self.gate(inputs) * hidden
-        return self.feed_forward_output(hidden)
+            hidden = project(self.gate, inputs) * hidden
+        return project(self.feed_forward_output, hidden)
 
     def compute_output_shape(self, inputs_shape):
         return (*inputs_shape[:-1], self.embed_dim)

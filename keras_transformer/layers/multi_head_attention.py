@@ -24,6 +24,7 @@ from keras_transformer.ops.cache import (
     write_tokens,
 )
 from keras_transformer.ops.checks import check_integer, check_number
+from keras_transformer.ops.projection import project
 
 
 class MultiHeadAttention(BaseLayer):
@@ -222,14 +223,14 @@ class MultiHeadAttention(BaseLayer):
         mask=None,  # `query_mask`, under the name from which Keras hands it on
     ):
         growing = cache is not None and "slot" in cache
-        queries = self.query(query)  # (B, T, N, H)
+        queries = project(self.query, query)  # (B, T, N, H)
         if cache is not None and not growing:
             keys, values = _as_heads(cache)
             check_sources(query, values, keys)
         else:
             check_sources(query, value, key)
-            keys = self.key(value if key is None else key)  # (B, S, K, H)
-            values = self.value(value)  # (B, S, K, H')
+            keys = project(self.key, value if key is None else key)  # (B, S, K, H)
+            values = project(self.value, value)  # (B, S, K, H')
         mask = masks.key_padding(keys, value_mask=value_mask, key_mask=key_mask)
         if cache is not None and not growing:
             mask = masks.combine_masks(mask, masks.expand_mask(cache["mask"]))
@@ -276,7 +277,7 @@ class MultiHeadAttention(BaseLayer):
             layer=self,
             flash_attention=self.flash_attention,
         )
-        outputs = self.attention_output(outputs)  # (B, T, N, H') -> (B, T, E)
+        outputs = project(self.attention_output, outputs)  # (B, T, N, H') -> (B, T, E)
         extras = (scores,) if return_attention_scores else ()
         extras += (cache,) if cache is not None else ()
         return (outputs, *extras) if extras else outputs

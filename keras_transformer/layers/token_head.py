@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_transformer.layers.base import BaseLayer
 from keras_transformer.ops.checks import check_integer, check_number
+from keras_transformer.ops.projection import project
 
 
 class TokenHead(BaseLayer):
@@ -90,9 +91,9 @@ class TokenHead(BaseLayer):
         if self.scale is not None:
             inputs = inputs * self.scale
         if self.token_embedding is None:
-            logits = self.projection(inputs)
+            logits = project(self.projection, inputs)
         else:
-            logits = self.token_embedding(inputs, reverse=True)
+            logits = project(self.token_embedding, inputs, reverse=True)
         logits = ops.cast(logits, "float32")  # (B, T, E) -> (B, T, V)
         return logits + ops.cast(self.bias, "float32") if self.use_bias else logits
 

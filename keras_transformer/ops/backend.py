@@ -114,6 +114,30 @@ def has_attention_kernel(length: int | None) -> bool:
     return length is None or length < 320
 
 
+def compiles_for_cpu() -> bool:
+    """Return whether XLA compiles a search, for a CPU."""
+    return not runs_loops_in_python() and not has_accelerator()
+
+
+def fuses_reshaped_kernels() -> bool:
+    """Return whether XLA fuses a kernel's reshaping into the product of one row.
+
+    The product is then no longer XLA's fast one (TensorFlow: 2.2 times as long).
+    """
+    return keras.backend.backend() == "tensorflow"
+
+
+def fusion_barrier(tensor):
+    """Keep XLA from fusing what is before with what is behind; compiled code only."""
+    if keras.backend.backend() == "tensorflow":
+        from tensorflow.compiler.tf2xla.python import xla
+
+        return xla.optimization_barrier(tensor)[0]
+    import jax
+
+    return jax.lax.optimization_barrier(tensor)
+
+
 def without_gradients(function):
     """Return `function` such that PyTorch keeps nothing to differentiate it.
 

@@ -32,9 +32,7 @@ class Checkpoint:
         self.folder = Path(folder)
         self._paths_of, self.shapes = {}, {}
         self._open, self._open_path, self._bytes = None, None, 0
-        paths, index = self._paths(), {}
-        if not (self.folder / SINGLE).is_file():
-            index = _index(self.folder / INDEX)
+        paths, index = self._files()
         for path in paths:
             file = open_file(path)
             for name in file.keys():
@@ -65,12 +63,13 @@ class Checkpoint:
             return False
         return np.array_equal(self.read(one), self.read(other))
 
-    def _paths(self):
+    def _files(self):
+        """Return the files' paths, and which file the index names for each tensor."""
         if (self.folder / SINGLE).is_file():
-            return [self.folder / SINGLE]
+            return [self.folder / SINGLE], {}
         if (self.folder / INDEX).is_file():
-            names = sorted(set(_index(self.folder / INDEX).values()))
-            return [self.folder / name for name in names]
+            index = _index(self.folder / INDEX)
+            return [self.folder / name for name in sorted(set(index.values()))], index
         pickled = sorted(
             path.name for end in ("*.bin", "*.pt") for path in self.folder.glob(end)
         )

@@ -1,0 +1,152 @@
+"""The kernels of a compiled step: transposed copies that change no result."""
+
+import gc
+import weakref
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_transformer as kt
+from cases.helpers import array, assert_close, randomize
+from keras_transformer.ops.backend import compiled, compiles_for_cpu
+from keras_transformer.ops.projection import StepKernels, project
+
+on_xla = pytest.mark.skipif(
+    not compiles_for_cpu(),
+    reason="only searches compiled by XLA for a CPU copy kernels",
+)
+
+
+class Projections(keras.layers.Layer):
+    """One projection of each kind, side by side."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        dtype = self.dtype_policy
+        self.parts = [
+            keras.layers.Dense(5, activation="gelu", dtype=dtype),
+            keras.layers.Dense(6, use_bias=False, dtype=dtype),
+            keras.layers.EinsumDense(
+                "bse,enh->bsnh", (None, 3, 2), bias_axes="nh", dtype=dtype
+            ),
+        ]
+        self.joint = keras.layers.EinsumDense(
+            "btgh,ghi->bti", (None, 4), bias_axes="i", dtype=dtype
+        )
+        self.table = keras.layers.ReversibleEmbedding(9, 4, dtype=dtype)
+
+    def build(self, shape):
+        for part in self.parts:
+            part.build(shape)
+        self.joint.build((None, None, 3, 2))
+        self.table.build((None, None))
+
+    def call(self, inputs):
+        outputs = [project(part, inputs) for part in self.parts]
+        joint = project(self.joint, outputs[-1])
+        return [*outputs, joint, project(self.table, joint, reverse=True)]
+
+
+def make_projections(**settings):
+    layer = Projections(**settings)
+    layer.build((None, None, 4))
+    return randomize(layer)
+
+
+def in_step(layer, inputs):
+    """What a compiled step returns, and the kernels that it read."""
+    kernels = StepKernels(layer, inputs)
+
+    def step(inputs, matrices):
+        with kernels.used(matrices):
+            return layer(inputs)
+
+    matrices = kernels.read()
+    return compiled(step, layer)(inputs, matrices), matrices
+
+
+def make_inputs(rows):
+    inputs = np.random.normal(size=(rows, 1, 4)).astype("float32")
+    return ops.convert_to_tensor(inputs)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_a_step_projects_as_the_layers_do(rows):
+    layer, inputs = make_projections(), make_inputs(rows)
+    outputs, matrices = in_step(layer, inputs)
+    for got, expected in zip(outputs, layer(inputs), strict=True):
+        assert_close(got, expected)
+    if compiles_for_cpu() and rows > 1:
+        shapes = [tuple(matrix.shape) for matrix in matrices]
+        assert shapes == [(5, 4), (6, 4), (3, 2, 4), (4, 3, 2), (9, 4)]
+
+
+@on_xla
+def test_kernels_of_other_kinds_are_left_to_their_layers():
+    layer, inputs = make_projections(), make_inputs(2)
+    layer.parts[0].enable_lora(2)
+    layer.parts[0].lora_kernel_b.assign(np.ones(layer.parts[0].lora_kernel_b.shape))
+    layer.parts[1].quantize("int8")
+    outputs, matrices = in_step(layer, inputs)
+    for got, expected in zip(outputs, layer(inputs), strict=True):
+        assert_close(got, expected)
+    assert [matrix is None for matrix in matrices] == [False, True, False, False, False]
+
+    half = make_projections(dtype="mixed_bfloat16")
+    outputs, matrices = in_step(half, inputs)
+    assert matrices == [None] * 5
+    for got, expected in zip(outputs, half(inputs), strict=True):
+        assert_close(array(got), array(expected), atol=0.1)
+
+
+@on_xla
+def test_only_what_a_step_reads_is_copied():
+    """The encoder and the projections of its outputs take no part in a step."""
+    model = kt.Seq2SeqTransformer(20, 2, 8, 2, 16, start_id=1, pad_id=0, stop_id=None)
+    model.build()
+    inputs = np.array([[5, 6, 7], [8, 9, 0]])
+    state = model.start({"token_ids": inputs, "padding_mask": inputs > 0}, 4)
+    tokens = ops.convert_to_tensor(np.array([1, 1], "int32"))
+    kernels = StepKernels(lambda carry: model.step(*carry)[0], (tokens, state))
+    matrices = kernels.read()
+    # Each of two blocks: self-attention 4, cross-attention 2, feed-forward 2; the head.
+    assert len(matrices) == 2 * (4 + 2 + 2) + 1
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_search_reads_the_weights_of_now(rows):
+    model = kt.LanguageModel(30, 2, 8, 2, 16, pad_id=None)
+    model.build()
+    randomize(model)
+    prompts, settings = [[3, 4, 5]] * rows, dict(max_new_tokens=6)
+
+    def found():
+        texts = kt.generate(model, prompts, **settings).tolist()
+        plain = kt.generate(model, prompts, jit_compile=False, **settings).tolist()
+        assert texts == plain
+        return texts
+
+    first = found()
+    randomize(model, seed=1)
+    second = found()
+    dense = model.decoder.blocks[1].feed_forward.feed_forward_output
+    dense.enable_lora(2)
+    rng = np.random.default_rng(2)
+    for weight in (dense.lora_kernel_a, dense.lora_kernel_b):
+        weight.assign(2 * rng.normal(size=weight.shape))
+    third = found()
+    model.quantize("int8")
+    found()
+    assert first != second and second != third
+
+
+@on_xla
+def test_no_copy_outlives_its_search():
+    layer, inputs = make_projections(), make_inputs(2)
+    _, matrices = in_step(layer, inputs)
+    left = [weakref.ref(matrix) for matrix in matrices[:4]]  # the table is no copy
+    del matrices, _
+    gc.collect()
+    assert [reference() for reference in left] == [None] * 4
