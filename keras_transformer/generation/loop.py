@@ -40,15 +40,16 @@ class Search:
         if runs_loops_in_python():
             return _last(self.steps(*values))
 
-        carry, kernels = self._first(values)
+        kernels = self._step_kernels(values)
 
-        def loop(carry, matrices):
-            with kernels.used(matrices):
+        def whole(weights, *values):
+            carry = self._begin(*values)
+            with kernels.used(weights):
                 return ops.while_loop(
                     self._going, lambda carry: (self._advance(carry),), (carry,)
                 )[0]
 
-        return self._compiled("loop", loop)(carry, kernels.read())
+        return self._compiled("whole", whole)(kernels.read(), *values)
 
     def steps(self, *values, jit_compile: bool = True):
         """Yield the carry after each token, and at the beginning."""
@@ -56,17 +57,17 @@ class Search:
         if not jit_compile or is_recording():
             yield from self._plain(*values)
             return
-        carry, kernels = self._first(values)
+        kernels = self._step_kernels(values)
 
-        def advance(carry, matrices):
-            with kernels.used(matrices):
+        def advance(weights, carry):
+            with kernels.used(weights):
                 return self._advance(carry)
 
         advance = compiled_step(advance, self._model, self._key("advance"))
-        matrices = kernels.read()
+        carry, weights = self._compiled("begin", self._begin)(*values), kernels.read()
         yield carry
         while _true(self._going(carry)):
-            carry = advance(carry, matrices)
+            carry = advance(weights, carry)
             yield carry
 
     def _plain(self, *values):
@@ -76,13 +77,11 @@ class Search:
             carry = without_gradients(self._advance)(carry)
             yield carry
 
-    def _first(self, values):
-        """Return the first carry, and the kernels that the steps behind it read."""
-        carry = self._compiled("begin", self._begin)(*values)
+    def _step_kernels(self, values):
         kept = vars(self._model).setdefault("_step_kernels", {})
         if self._settings not in kept:
-            kept[self._settings] = StepKernels(self._advance, carry)
-        return carry, kept[self._settings]
+            kept[self._settings] = StepKernels(self._begin, self._advance, values)
+        return kept[self._settings]
 
     def _compiled(self, part, function):
         return compiled(function, self._model, self._key(part))

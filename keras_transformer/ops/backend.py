@@ -150,6 +150,21 @@ def without_gradients(function):
     return torch.no_grad()(function)
 
 
+def trace(function, *args):
+    """Run a function once on stand-ins for its tensors, for what it does on the way.
+
+    An error is the one that compiling the function would raise. Not for PyTorch.
+    """
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.function(function, autograph=False).get_concrete_function(*args)
+    else:
+        import jax
+
+        jax.eval_shape(function, *args)
+
+
 def compiled(function, model, key=None):
     """Compile a function of tensors that reads the variables of `model`.
 

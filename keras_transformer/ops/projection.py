@@ -16,61 +16,73 @@ from keras_transformer.ops.backend import (
     compiles_for_cpu,
     fuses_reshaped_kernels,
     fusion_barrier,
+    trace,
 )
 
-# A function (layer, inputs, how) in place of `layer(inputs, **how)`, else None.
+# A function (layer, inputs, arguments) in place of the layer's call, else None.
 _projecting: ContextVar = ContextVar("keras_transformer_projecting", default=None)
 
 
-def project(layer, inputs, **how):
-    """Return `layer(inputs, **how)`, within a compiled step the fast way.
+def project(layer, inputs, **arguments):
+    """Return `layer(inputs, **arguments)`, in a compiled step the fast way.
 
     Args:
-        layer: A Dense layer, an EinsumDense over all axes of `inputs` but (B, T), or
-            a tied ReversibleEmbedding, called with `reverse=True`.
+        layer: A Dense layer; an EinsumDense over all axes of `inputs` but (B, T); or
+            a tied ReversibleEmbedding, called with `reverse=True`. Any other layer is
+            simply called.
         inputs: (B, T, ...).
-        **how: Further arguments of the layer's call.
+        **arguments: Further arguments of the layer's call.
+
+    Returns:
+        The layer's outputs, in a compiled step without a mask.
     """
     projecting = _projecting.get()
     if projecting is None:
-        return layer(inputs, **how)
-    return projecting(layer, inputs, how)
+        return layer(inputs, **arguments)
+    return projecting(layer, inputs, arguments)
 
 
 class StepKernels:
-    """The kernels of all projections that a step goes through.
+    """The kernels of all projections that the steps of a search go through.
 
     Args:
-        step: Function of a carry, which is traced once.
-        carry: What it is called with, nested dicts of tensors.
+        begin: Function of the values; makes the carry of the first step.
+        advance: Function of a carry, one step.
+        values: What `begin` is called with, to trace both once.
     """
 
-    def __init__(self, step, carry):
-        self._projections: dict[keras.layers.Layer, _Projection] = {}
+    def __init__(self, begin, advance, values):
+        self._projections: dict[tuple, _Projection] = {}
 
-        def note(layer, inputs, how):
-            outputs = layer(inputs, **how)
-            self._projections[layer] = _Projection(layer, inputs.shape, outputs.shape)
+        def note(layer, inputs, arguments):
+            outputs = layer(inputs, **arguments)
+            if type(layer) in _KINDS:
+                key = (layer, tuple(inputs.shape))
+                self._projections[key] = _Projection(*key, tuple(outputs.shape))
             return outputs
 
-        if compiles_for_cpu():
+        def step(*values):
+            carry = begin(*values)
             with _projecting_by(note):
-                _Step(step).compute_output_spec(_specs(carry))
+                return advance(carry)
+
+        if compiles_for_cpu():
+            trace(step, *values)
 
     def read(self) -> list:
-        """Return the kernels as they are now; `None` where a layer is to be called."""
-        return [projection.kernel() for projection in self._projections.values()]
+        """Return kernels and biases of now; `None` where a layer is to be called."""
+        return [projection.weights() for projection in self._projections.values()]
 
     @contextmanager
-    def used(self, kernels: list):
+    def used(self, weights: list):
         """Let `project` take what `read` returned, in a function that is compiled."""
-        pairs = dict(zip(self._projections, kernels, strict=True))
+        found = dict(zip(self._projections, weights, strict=True))
 
-        def use(layer, inputs, how):
-            kernel = pairs.get(layer)
-            if kernel is None:
-                return layer(inputs, **how)
-            return self._projections[layer].project(inputs, kernel)
+        def use(layer, inputs, arguments):
+            key = (layer, tuple(inputs.shape))
+            if found.get(key) is None:
+                return layer(inputs, **arguments)
+            return self._projections[key].project(inputs, *found[key])
 
         with _projecting_by(use):
             yield
@@ -85,63 +97,56 @@ def _projecting_by(function):
         _projecting.reset(token)
 
 
+# A subclass of these may do anything in its call.
+_KINDS = (
+    keras.layers.Dense,
+    keras.layers.EinsumDense,
+    keras.layers.ReversibleEmbedding,
+)
+
+
 class _Projection:
-    """A layer, and the shapes (B, T, ...) of what it projects in one step."""
+    """A layer, and the shapes of what it projects in one step."""
 
     def __init__(self, layer, inputs_shape, outputs_shape):
         self._layer, self._outputs_shape = layer, outputs_shape
-        self._rows = math.prod(inputs_shape[:2])
-        self._width = math.prod(inputs_shape[2:])
-        self._axes = len(inputs_shape) - 2
+        joint = isinstance(layer, keras.layers.EinsumDense)
+        self._axes = len(inputs_shape) - 2 if joint else 1  # that are summed over
+        self._width = math.prod(inputs_shape[-self._axes :])
+        self._rows = math.prod(inputs_shape[: -self._axes])
 
-    def kernel(self):
-        """Return the kernel, (out, in) for several rows and (in, out) for one."""
-        layer, alone = self._layer, self._rows == 1
+    def weights(self):
+        """Return the kernel, (out, in) or for one row (in, out), and the bias."""
+        layer = self._layer
         if layer.quantization_mode is not None or layer.compute_dtype != "float32":
             return None
         if isinstance(layer, keras.layers.ReversibleEmbedding):
             plain = layer.tie_weights and layer.logit_soft_cap is None
-            plain = plain and layer.reverse_dtype is None and not alone
-            return ops.convert_to_tensor(layer.embeddings) if plain else None
-        kernel = ops.convert_to_tensor(layer.kernel)
-        if alone and (len(kernel.shape) == 2 or not fuses_reshaped_kernels()):
-            return None
-        if alone:
-            return ops.reshape(kernel, (self._width, -1))
-        order = range(len(kernel.shape))
-        return ops.transpose(kernel, (*order[self._axes :], *order[: self._axes]))
+            plain = plain and layer.reverse_dtype is None and self._rows > 1
+            return (ops.convert_to_tensor(layer.embeddings), None) if plain else None
+        kernel, bias = ops.convert_to_tensor(layer.kernel), layer.bias
+        bias = None if bias is None else ops.convert_to_tensor(bias)
+        axes = range(len(kernel.shape))
+        if self._rows > 1:
+            order = (*axes[self._axes :], *axes[: self._axes])
+            return ops.transpose(kernel, order), bias
+        if len(axes) > 2 and fuses_reshaped_kernels():
+            return ops.reshape(kernel, (self._width, -1)), bias
+        return None
 
-    def project(self, inputs, kernel):
-        """Return what the layer returns, by its kernel as above."""
-        layer, rows = self._layer, ops.reshape(inputs, (self._rows, self._width))
+    def project(self, inputs, kernel, bias):
+        """Return what the layer returns, by its weights as above."""
+        rows = ops.cast(inputs, self._layer.compute_dtype)
+        rows = ops.reshape(rows, (self._rows, self._width))
         if self._rows == 1:
             outputs = ops.matmul(rows, kernel)
         else:
-            # Without the barrier XLA turns the product around again.
             kernel = ops.reshape(kernel, (-1, self._width))
+            # Without the barrier XLA turns the product around again.
             columns = fusion_barrier(ops.matmul(kernel, ops.transpose(rows)))
             outputs = ops.transpose(columns)
         outputs = ops.reshape(outputs, self._outputs_shape)
-        if getattr(layer, "bias", None) is not None:
-            outputs = outputs + ops.convert_to_tensor(layer.bias)
-        if getattr(layer, "activation", None) is not None:
-            outputs = layer.activation(outputs)
-        return outputs
-
-
-class _Step(keras.Operation):
-    """A function that Keras can trace without running it."""
-
-    def __init__(self, function):
-        super().__init__()
-        self._function = function
-
-    def call(self, carry):
-        return self._function(carry)
-
-
-def _specs(carry):
-    return keras.tree.map_structure(
-        lambda x: keras.KerasTensor(x.shape, keras.backend.standardize_dtype(x.dtype)),
-        carry,
-    )
+        if bias is not None:
+            outputs = outputs + bias
+        activation = getattr(self._layer, "activation", None)
+        return outputs if activation is None else activation(outputs)

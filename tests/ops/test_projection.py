@@ -56,15 +56,23 @@ def make_projections(**settings):
 
 
 def in_step(layer, inputs):
-    """What a compiled step returns, and the kernels that it read."""
-    kernels = StepKernels(layer, inputs)
+    """What a compiled step returns, and the weights that it read."""
+    kernels = StepKernels(lambda inputs: inputs, layer, (inputs,))
 
-    def step(inputs, matrices):
-        with kernels.used(matrices):
+    def step(weights, inputs):
+        with kernels.used(weights):
             return layer(inputs)
 
-    matrices = kernels.read()
-    return compiled(step, layer)(inputs, matrices), matrices
+    weights = kernels.read()
+    return compiled(step, layer)(weights, inputs), weights
+
+
+def check_step(layer, inputs, atol=1e-5):
+    """Compare a step with a call, and return the weights that it read."""
+    outputs, weights = in_step(layer, inputs)
+    for got, expected in zip(outputs, layer(inputs), strict=True):
+        assert_close(array(got), array(expected), atol=atol)
+    return weights
 
 
 def make_inputs(rows):
@@ -75,11 +83,9 @@ def make_inputs(rows):
 @pytest.mark.parametrize("rows", [1, 2, 5])
 def test_a_step_projects_as_the_layers_do(rows):
     layer, inputs = make_projections(), make_inputs(rows)
-    outputs, matrices = in_step(layer, inputs)
-    for got, expected in zip(outputs, layer(inputs), strict=True):
-        assert_close(got, expected)
+    weights = check_step(layer, inputs)
     if compiles_for_cpu() and rows > 1:
-        shapes = [tuple(matrix.shape) for matrix in matrices]
+        shapes = [tuple(kernel.shape) for kernel, _ in weights]
         assert shapes == [(5, 4), (6, 4), (3, 2, 4), (4, 3, 2), (9, 4)]
 
 
@@ -89,16 +95,72 @@ def test_kernels_of_other_kinds_are_left_to_their_layers():
     layer.parts[0].enable_lora(2)
     layer.parts[0].lora_kernel_b.assign(np.ones(layer.parts[0].lora_kernel_b.shape))
     layer.parts[1].quantize("int8")
-    outputs, matrices = in_step(layer, inputs)
-    for got, expected in zip(outputs, layer(inputs), strict=True):
-        assert_close(got, expected)
-    assert [matrix is None for matrix in matrices] == [False, True, False, False, False]
-
+    weights = check_step(layer, inputs)
+    assert [pair is None for pair in weights] == [False, True, False, False, False]
     half = make_projections(dtype="mixed_bfloat16")
-    outputs, matrices = in_step(half, inputs)
-    assert matrices == [None] * 5
-    for got, expected in zip(outputs, half(inputs), strict=True):
-        assert_close(array(got), array(expected), atol=0.1)
+    assert check_step(half, inputs, atol=0.1) == [None] * 5
+
+
+class Doubled(keras.layers.Dense):
+    """A projection of a user's own."""
+
+    def call(self, inputs):
+        return 2 * super().call(inputs)
+
+
+class Stepping(keras.layers.Layer):
+    """A step that calls one projection with inputs of several shapes."""
+
+    def __init__(self, projection, shapes, **kwargs):
+        super().__init__(**kwargs)
+        self.projection, self.shapes = projection, shapes
+
+    def build(self, shape):
+        self.projection.build((None, None, 4))
+
+    def call(self, inputs):
+        flat = ops.reshape(inputs, (-1,))
+        return [
+            project(self.projection, ops.reshape(flat[: np.prod(shape)], shape))
+            for shape in self.shapes
+        ]
+
+
+@on_xla
+@pytest.mark.parametrize(
+    "projection, shapes, copied",
+    [
+        (Doubled(4), [(2, 1, 4)], []),
+        (keras.layers.SpectralNormalization(keras.layers.Dense(4)), [(2, 1, 4)], []),
+        (keras.layers.Dense(3), [(2, 1, 4), (1, 1, 4), (2, 4)], [True, False, True]),
+        (keras.layers.Dense(3), [(2, 1, 2, 4), (1, 4)], [True, False]),
+        (
+            keras.layers.Dense(3, activation="tanh", dtype="float32"),
+            [(2, 1, 4)],
+            [True],
+        ),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
+def test_whatever_is_projected_a_step_is_right(projection, shapes, copied, dtype):
+    projection = type(projection).from_config(projection.get_config())
+    layer = Stepping(projection, shapes, dtype=dtype)
+    layer.build((None, None, 4))
+    randomize(layer)
+    weights = check_step(layer, make_inputs(4), atol=1e-5)
+    assert [pair is not None for pair in weights] == copied
+
+
+@on_xla
+def test_what_a_step_cannot_do_is_said_in_the_backends_words():
+    model = kt.LanguageModel(30, 1, 8, 2, 16, pad_id=None)
+    model.build()
+
+    def look(history, logits):
+        raise ZeroDivisionError("my own processor")
+
+    with pytest.raises(ZeroDivisionError, match="^my own processor"):
+        kt.generate(model, [[3, 4]], max_new_tokens=2, processors=[look])
 
 
 @on_xla
@@ -109,10 +171,9 @@ def test_only_what_a_step_reads_is_copied():
     inputs = np.array([[5, 6, 7], [8, 9, 0]])
     state = model.start({"token_ids": inputs, "padding_mask": inputs > 0}, 4)
     tokens = ops.convert_to_tensor(np.array([1, 1], "int32"))
-    kernels = StepKernels(lambda carry: model.step(*carry)[0], (tokens, state))
-    matrices = kernels.read()
+    kernels = StepKernels(lambda *x: x, lambda x: model.step(*x), (tokens, state))
     # Each of two blocks: self-attention 4, cross-attention 2, feed-forward 2; the head.
-    assert len(matrices) == 2 * (4 + 2 + 2) + 1
+    assert len(kernels.read()) == 2 * (4 + 2 + 2) + 1
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -145,8 +206,8 @@ def test_a_search_reads_the_weights_of_now(rows):
 @on_xla
 def test_no_copy_outlives_its_search():
     layer, inputs = make_projections(), make_inputs(2)
-    _, matrices = in_step(layer, inputs)
-    left = [weakref.ref(matrix) for matrix in matrices[:4]]  # the table is no copy
-    del matrices, _
+    _, weights = in_step(layer, inputs)
+    left = [weakref.ref(kernel) for kernel, _ in weights[:4]]  # the table is no copy
+    del weights, _
     gc.collect()
     assert [reference() for reference in left] == [None] * 4
