@@ -22,7 +22,7 @@ def generate(
     length (16, 24, 32, 48, ...) and each set of processors; other values of
     `temperature`, `top_p`, `repetition_penalty` and `seed` compile nothing anew.
 
-    On TensorFlow and JAX without an accelerator, a search of several rows holds a
+    On TensorFlow and JAX without an accelerator, a search of 2 to 64 rows holds a
     transposed copy of the float32 kernels that its steps read, which makes them faster
     and is at most as large as the weights.
 
