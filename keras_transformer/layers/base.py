@@ -192,19 +192,19 @@ class Base:
 
     def get_build_config(self):
         # Quantized sublayers have other variables than those that `__init__`
-        # makes; their modes are saved here so that loading can restore them.
+        # makes; how they were quantized is saved here, so that loading can restore it.
         config = super().get_build_config()
-        modes = _quantization_modes(self)
-        return {**config, "quantized": modes} if config and modes else config
+        quantized = _quantizations(self)
+        return {**config, "quantized": quantized} if config and quantized else config
 
     def build_from_config(self, config):
         config = dict(config)
-        modes = config.pop("quantized", {})
+        quantized = config.pop("quantized", {})
         super().build_from_config(config)
-        for path, mode in modes.items():
+        for path, how in quantized.items():
             sublayer = _sublayer_at(self, path)
             if sublayer.quantization_mode is None:  # a plug may have done it itself
-                sublayer.quantize(mode)
+                sublayer.quantize(config=keras.saving.deserialize_keras_object(how))
 
 
 class BaseLayer(Base, keras.layers.Layer):
@@ -275,15 +275,16 @@ def _sublayers(layer):
                     yield f"{name}/{index}", item
 
 
-def _quantization_modes(layer):
-    modes = {}
+def _quantizations(layer):
+    found = {}
     for path, sublayer in _sublayers(layer):
         if isinstance(sublayer, Base):
-            inner = _quantization_modes(sublayer)
-            modes.update({f"{path}/{key}": mode for key, mode in inner.items()})
+            inner = _quantizations(sublayer)
+            found.update({f"{path}/{key}": how for key, how in inner.items()})
         elif sublayer.quantization_mode is not None:
-            modes[path] = sublayer.quantization_mode
-    return modes
+            how = sublayer.quantization_config
+            found[path] = keras.saving.serialize_keras_object(how)
+    return found
 
 
 def _sublayer_at(layer, path):

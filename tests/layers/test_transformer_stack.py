@@ -104,6 +104,20 @@ def test_a_quantized_model_is_saved_and_loaded(tmp_path):
     assert stack.blocks[1].self_attention.query.quantization_mode == "int8"
 
 
+@slow_on("tensorflow", "jax")
+def test_how_a_model_was_quantized_is_saved(tmp_path):
+    model = make_model()
+    quantizer = keras.quantizers.AbsMaxQuantizer(axis=-1, value_range=(-60, 60))
+    config = keras.quantizers.Int8QuantizationConfig(activation_quantizer=quantizer)
+    model.quantize(config=config)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert_close(loaded(X), model(X))
+    query = loaded.get_layer("stack").blocks[0].self_attention.query
+    kept = query.quantization_config.activation_quantizer.value_range
+    assert list(kept) == [-60, 60]
+
+
 @pytest.mark.slow
 def test_a_quantized_position_bias_is_saved_and_loaded(tmp_path):
     model = make_model(position_bias=kt.RelativePositionBias(2, name="bias"))
