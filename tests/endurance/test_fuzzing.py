@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 import keras_transformer as kt
-from cases.helpers import array, assert_close, randomize, run
+from cases.helpers import array, assert_close, randomize
 from keras_transformer.generation import beam_search, generate
 from stub_models import random_table, table_model
 
@@ -67,10 +67,8 @@ def test_steps_of_any_size_with_a_cache_are_the_full_pass(seed, tmp_path):
     inputs, mask = random_inputs(rng)
     positions = np.maximum(np.cumsum(mask, axis=1) - 1, 0).astype("int32")
     full = array(
-        run(
-            stack,
-            "__call__",
-            inputs,
+        stack(
+            ops.convert_to_tensor(inputs),
             mask=ops.convert_to_tensor(mask),
             positions=ops.convert_to_tensor(positions),
         )
