@@ -53,6 +53,14 @@ def same_start():
     keras.config.set_dtype_policy(policy)
 
 
+@pytest.fixture
+def quick_quantizing():
+    """Keras collects garbage for each sublayer that it quantizes: leaves it little."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
 def data_folder():
     """The folder of data sets, which are too large for the repository."""

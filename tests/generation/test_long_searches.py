@@ -88,6 +88,7 @@ def test_weights_that_change_after_many_steps_are_seen():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_quantizing")
 def test_variables_that_are_replaced_after_many_steps_are_seen():
     model = language_model("rotary", num_layers=1, stop_id=None)
     texts(model, True)

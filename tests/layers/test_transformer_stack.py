@@ -91,6 +91,7 @@ def test_a_stack_is_its_blocks_one_after_the_other():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_quantizing")
 def test_a_quantized_model_is_saved_and_loaded(tmp_path):
     model = make_model()
     exact = array(model(X))
@@ -105,6 +106,7 @@ def test_a_quantized_model_is_saved_and_loaded(tmp_path):
 
 
 @slow_on("tensorflow", "jax")
+@pytest.mark.usefixtures("quick_quantizing")
 def test_how_a_model_was_quantized_is_saved(tmp_path):
     model = make_model()
     quantizer = keras.quantizers.AbsMaxQuantizer(axis=-1, value_range=(-60, 60))
@@ -119,6 +121,7 @@ def test_how_a_model_was_quantized_is_saved(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_quantizing")
 def test_a_quantized_position_bias_is_saved_and_loaded(tmp_path):
     model = make_model(position_bias=kt.RelativePositionBias(2, name="bias"))
     model.quantize("int8")

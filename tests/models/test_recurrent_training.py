@@ -101,6 +101,7 @@ def test_a_new_process_loads_it_and_trains_on(variant, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_quantizing")
 def test_a_quantized_model_comes_back_from_a_file(tmp_path):
     model = make("2014-deep")
     plain = array(model(pair()))

@@ -167,6 +167,7 @@ def test_dropout_acts_where_keras_runs_call_alone(name):  # as `fit` does on JAX
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CORE)
+@pytest.mark.usefixtures("quick_quantizing")
 def test_a_quantized_model_is_saved_and_loaded(name, tmp_path):
     model, inputs = example(name)
     exact = arrays(model(inputs))[0]

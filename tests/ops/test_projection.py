@@ -90,6 +90,7 @@ def test_a_step_projects_as_the_layers_do(rows):
 
 
 @on_xla
+@pytest.mark.usefixtures("quick_quantizing")
 def test_kernels_of_other_kinds_are_left_to_their_layers():
     layer, inputs = make_projections(), make_inputs(2)
     layer.parts[0].enable_lora(2)
@@ -177,6 +178,7 @@ def test_only_what_a_step_reads_is_copied():
 
 
 @pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.usefixtures("quick_quantizing")
 def test_a_search_reads_the_weights_of_now(rows):
     model = kt.LanguageModel(30, 2, 8, 2, 16, pad_id=None)
     model.build()

@@ -224,6 +224,7 @@ def test_a_policy_map_gives_each_projection_its_own_dtype():
 
 
 @slow_on("jax")
+@pytest.mark.usefixtures("quick_quantizing")
 def test_eight_bit_projections_stay_close():
     layer = attention(use_bias=False)
     inputs = numbers(1, *TWO[0]), numbers(2, *TWO[1])

@@ -265,6 +265,7 @@ def test_sharded_files_are_read(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_quantizing")
 def test_a_loaded_encoder_is_trained_saved_and_quantized(tmp_path):
     _, ours = load("bert", tmp_path)
     ours.encoder.blocks[0].self_attention.query.enable_lora(2)
