@@ -164,16 +164,24 @@ def report(results: Results, command: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="two cases, 3 rounds")
+    parser.add_argument("--only", help="cases of this text, as '64 x 32'; to stdout")
     parser.add_argument("--rounds", type=int, help="6, or 3 with --quick")
     parser.add_argument("--output", type=Path, help="RESULTS.md, or none with --quick")
     options = parser.parse_args()
     rounds = options.rounds or (3 if options.quick else 6)
-    output = options.output or (None if options.quick else RESULTS)
+    part = options.quick or options.only is not None
+    output = options.output or (None if part else RESULTS)
     command = f"tests/benchmarks/layers.py --rounds {rounds}"
     command += " --quick" if options.quick else ""
+    cases = QUICK if options.quick else ALL
+    if options.only is not None:
+        command += f" --only '{options.only}'"
+        cases = [case for case in cases if options.only in " ".join(case.columns)]
+        if not cases:
+            parser.error(f"no case has {options.only!r} in its first four columns")
     # said by sublayers of the rivals; they get the right masks, as the check shows
     warnings.filterwarnings("ignore", message=".* passed an input with a mask")
-    results = measure_all(QUICK if options.quick else ALL, rounds)
+    results = measure_all(cases, rounds)
     text = report(results, command)
     print(text)
     if output:
