@@ -117,31 +117,31 @@ class _Projection:
         self._width = math.prod(inputs_shape[-self._axes :])
         self._rows = math.prod(inputs_shape[: -self._axes])
         self._few = 1 < self._rows <= _MOST_ROWS
+        self._reshaped = self._rows == 1 and joint and fuses_reshaped_kernels()
 
     def weights(self):
         """Return the kernel, (out, in) or for one row (in, out), and the bias."""
         layer = self._layer
-        if layer.quantization_mode is not None or layer.compute_dtype != "float32":
+        half = layer.compute_dtype != "float32"
+        if not (self._few or self._reshaped) or layer.quantization_mode or half:
             return None
         if isinstance(layer, keras.layers.ReversibleEmbedding):
             plain = layer.tie_weights and layer.logit_soft_cap is None
-            plain = plain and layer.reverse_dtype is None and self._few
+            plain = plain and layer.reverse_dtype is None
             return (ops.convert_to_tensor(layer.embeddings), None) if plain else None
         kernel, bias = ops.convert_to_tensor(layer.kernel), layer.bias
         bias = None if bias is None else ops.convert_to_tensor(bias)
-        axes = range(len(kernel.shape))
-        if self._few:
-            order = (*axes[self._axes :], *axes[: self._axes])
-            return ops.transpose(kernel, order), bias
-        if self._rows == 1 and len(axes) > 2 and fuses_reshaped_kernels():
+        if self._reshaped:
             return ops.reshape(kernel, (self._width, -1)), bias
-        return None
+        axes = range(len(kernel.shape))
+        order = (*axes[self._axes :], *axes[: self._axes])
+        return ops.transpose(kernel, order), bias
 
     def project(self, inputs, kernel, bias):
         """Return what the layer returns, by its weights as above."""
         rows = ops.cast(inputs, self._layer.compute_dtype)
         rows = ops.reshape(rows, (self._rows, self._width))
-        if self._rows == 1:
+        if self._reshaped:
             outputs = ops.matmul(rows, kernel)
         else:
             kernel = ops.reshape(kernel, (-1, self._width))

@@ -206,10 +206,20 @@ def test_a_search_reads_the_weights_of_now(rows):
 
 
 @on_xla
-def test_no_copy_outlives_its_search():
-    layer, inputs = make_projections(), make_inputs(2)
-    _, weights = in_step(layer, inputs)
-    left = [weakref.ref(kernel) for kernel, _ in weights[:4]]  # the table is no copy
-    del weights, _
+def test_no_copy_outlives_its_search(monkeypatch):
+    model = kt.LanguageModel(30, 1, 8, 2, 16, pad_id=None, tie_head=False)
+    model.build()
+    read, copies = StepKernels.read, []
+
+    def watched(self):
+        weights = read(self)
+        copies.extend(weakref.ref(kernel) for kernel, _ in weights)
+        return weights
+
+    monkeypatch.setattr(StepKernels, "read", watched)
+    kt.generate(model, [[3], [4]], max_new_tokens=2)
+    for _ in kt.generation.stream(model, [[3], [4]], max_new_tokens=2):
+        assert copies[-1]() is not None
     gc.collect()
-    assert [reference() for reference in left] == [None] * 4
+    assert len(copies) == 2 * (4 + 2 + 1)
+    assert not any(reference() is not None for reference in copies)
