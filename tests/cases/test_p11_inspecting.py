@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -209,7 +210,6 @@ def test_a_layout_map_finds_the_kernels_of_every_attention():
 
 
 def test_names_of_saved_weights_are_those_of_the_attributes(tmp_path):
-    h5py = pytest.importorskip("h5py")
     decoder = kt.TransformerStack(
         **block(num_layers=2, causal=True, cross_attention=True, gated=True)
     )
