@@ -24,7 +24,7 @@ def generate(
 
     On TensorFlow and JAX without an accelerator, a search of 2 to 64 rows holds a
     transposed copy of the float32 kernels that its steps read, which makes them faster
-    and is at most as large as the weights.
+    and is at most as large as the weights (`stream` makes none).
 
     Args:
         model: A model with `start` and `step`, such as `LanguageModel`.

@@ -64,10 +64,11 @@ class Search:
                 return self._advance(carry)
 
         advance = compiled_step(advance, self._model, self._key("advance"))
-        carry, weights = self._compiled("begin", self._begin)(*values), kernels.read()
+        carry = self._compiled("begin", self._begin)(*values)
         yield carry
         while _true(self._going(carry)):
-            carry = advance(weights, carry)
+            # Each step reads the weights of its time, so a copy would be for one step.
+            carry = advance(kernels.read(copies=False), carry)
             yield carry
 
     def _plain(self, *values):

@@ -162,7 +162,8 @@ def trace(function, *args):
     else:
         import jax
 
-        jax.eval_shape(function, *args)
+        with keras.StatelessScope():  # no variable keeps what the trace assigns to it
+            jax.eval_shape(function, *args)
 
 
 def compiled(function, model, key=None):

@@ -69,9 +69,13 @@ class StepKernels:
         if compiles_for_cpu():
             trace(step, *values)
 
-    def read(self) -> list:
-        """Return kernels and biases of now; `None` where a layer is to be called."""
-        return [projection.weights() for projection in self._projections.values()]
+    def read(self, *, copies: bool = True) -> list:
+        """Return kernels and biases of now; `None` where a layer is to be called.
+
+        Args:
+            copies: `False` leaves out what would have to be copied.
+        """
+        return [p.weights(copies) for p in self._projections.values()]
 
     @contextmanager
     def used(self, weights: list):
@@ -119,7 +123,7 @@ class _Projection:
         self._few = 1 < self._rows <= _MOST_ROWS
         self._reshaped = self._rows == 1 and joint and fuses_reshaped_kernels()
 
-    def weights(self):
+    def weights(self, copies):
         """Return the kernel, (out, in) or for one row (in, out), and the bias."""
         layer = self._layer
         half = layer.compute_dtype != "float32"
@@ -129,6 +133,8 @@ class _Projection:
             plain = layer.tie_weights and layer.logit_soft_cap is None
             plain = plain and layer.reverse_dtype is None
             return (ops.convert_to_tensor(layer.embeddings), None) if plain else None
+        if self._few and not copies:
+            return None
         kernel, bias = ops.convert_to_tensor(layer.kernel), layer.bias
         bias = None if bias is None else ops.convert_to_tensor(bias)
         if self._reshaped:

@@ -10,6 +10,7 @@ from keras import ops
 
 import keras_transformer as kt
 from cases.helpers import array, assert_close, randomize
+from keras_transformer.generation import stream
 from keras_transformer.ops.backend import compiled, compiles_for_cpu
 from keras_transformer.ops.projection import StepKernels, project
 
@@ -205,21 +206,57 @@ def test_a_search_reads_the_weights_of_now(rows):
     assert first != second and second != third
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_stream_reads_the_weights_of_each_step(rows):
+    def found(**settings):
+        model = kt.LanguageModel(30, 2, 8, 2, 16, pad_id=None)
+        model.build()
+        randomize(model)
+        tokens = []
+        for token in stream(model, [[3]] * rows, max_new_tokens=8, **settings):
+            tokens.append(token.tolist())
+            if len(tokens) == 3:
+                randomize(model, seed=1)
+        return tokens
+
+    assert found() == found(jit_compile=False)
+
+
+class Counting(kt.LanguageModel):
+    """A model of a user's own, whose steps count themselves."""
+
+    def build(self, shape=None):
+        super().build(shape)
+        self.steps = self.add_weight(shape=(), initializer="zeros", trainable=False)
+
+    def step(self, tokens, state):
+        self.steps.assign(self.steps + 1)
+        return super().step(tokens, state)
+
+
+@on_xla
+def test_a_variable_that_a_step_assigns_to_stays_a_variable():
+    model = Counting(30, 1, 8, 2, 16, pad_id=None)
+    model.build()
+    kt.generate(model, [[3]], max_new_tokens=2)
+    assert np.isfinite(array(model.steps))
+
+
 @on_xla
 def test_no_copy_outlives_its_search(monkeypatch):
     model = kt.LanguageModel(30, 1, 8, 2, 16, pad_id=None, tie_head=False)
     model.build()
     read, copies = StepKernels.read, []
 
-    def watched(self):
-        weights = read(self)
-        copies.extend(weakref.ref(kernel) for kernel, _ in weights)
+    def watched(self, **how):
+        weights = read(self, **how)
+        copies.extend(weakref.ref(kernel) for kernel, _ in filter(None, weights))
         return weights
 
     monkeypatch.setattr(StepKernels, "read", watched)
     kt.generate(model, [[3], [4]], max_new_tokens=2)
-    for _ in kt.generation.stream(model, [[3], [4]], max_new_tokens=2):
-        assert copies[-1]() is not None
+    assert len(copies) == 4 + 2 + 1
+    list(stream(model, [[3], [4]], max_new_tokens=2))
+    assert len(copies) == 4 + 2 + 1
     gc.collect()
-    assert len(copies) == 2 * (4 + 2 + 1)
     assert not any(reference() is not None for reference in copies)
