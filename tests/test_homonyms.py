@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from keras_transformer.datasets import load_homonyms
+from keras_transformer.datasets import load_homonyms, load_pairs
 
 README = Path(__file__).resolve().parents[1] / "data" / "README.md"
 
@@ -62,3 +62,12 @@ def test_no_sentence_shares_much_with_the_chapters():
         for sentence in part["sentence"]:
             own = grams(sentence)
             assert len(own & chapter) <= 0.6 * min(len(own), len(chapter)), sentence
+
+
+def test_the_further_texts_of_the_notebook_hold_no_sentence_that_is_asked():
+    texts = load_pairs().train["source"]
+    asked = [*load_homonyms().test["sentence"], "배 타고 배 먹으니 배 아프다"]
+    read = [{text[i : i + 3] for i in range(len(text) - 2)} for text in texts]
+    for sentence in asked:
+        own = {sentence[i : i + 3] for i in range(len(sentence) - 2)}
+        assert max(len(own & other) for other in read) <= 0.75 * len(own), sentence

@@ -1,11 +1,12 @@
 """The homonym experiment of section 6 on several seeds, and its encoder on KoBEST WiC.
 
-    KERAS_BACKEND=jax python tests/benchmarks/word_senses.py --wic ../shared/kobest_wic
+    export KERAS_BACKEND=jax
+    python tests/benchmarks/word_senses.py --wic ../shared/data/kobest_wic
 
-Trains `homonym_experiment` once a seed; the test sentences and the chapter's sentence
-are looked at here alone. WiC asks of two sentences whether a word has one sense in
-both: a threshold on the cosine of its vectors is chosen on the training pairs and
-measured on the test pairs, for each way to make a vector.
+Trains `homonym_experiment` once a seed, as notebook 06 does; the test sentences and the
+chapter's sentence are looked at here alone. WiC asks of two sentences whether a word
+has one sense in both: a threshold on the cosine of its vectors is chosen on the
+training pairs and measured on the test pairs, for each way to make a vector.
 """
 
 import argparse
@@ -22,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # measure this checkout
 from keras_transformer.datasets import (  # noqa: E402
     load_homonyms,
+    load_pairs,
     read_word_in_context,
 )
 from keras_transformer.tasks import (  # noqa: E402
@@ -89,11 +91,11 @@ def report(tables: list[pd.DataFrame], wic, tests: int, options) -> str:
     header = ["vectors", "test accuracy", "배 배 배", "spread"]
     text = [
         timing.run_line(" ".join([COMMAND, *options.given])),
-        f"`homonym_experiment` on the bundled homonyms, seeds {seeds}: mean (lowest - "
-        f"highest) of the share of {tests} held-out sentences whose nearest known one "
-        "has their sense; for each seed how many 배 of the chapter's sentence have "
-        "their sense; how far their vectors lie apart at most. That sentence is no "
-        "held-out test: data/README.md.",
+        "`homonym_experiment` on the bundled homonyms and the Korean side of the "
+        f"bundled pairs, seeds {seeds}: mean (lowest - highest) of the share of "
+        f"{tests} held-out sentences whose nearest known one has their sense; for each "
+        "seed how many 배 of the chapter's sentence have their sense; how far their "
+        "vectors lie apart at most. That sentence is no held-out test: data/README.md.",
     ]
     if wic:
         header.append("KoBEST WiC")
@@ -122,12 +124,13 @@ def parse(arguments=None) -> argparse.Namespace:
 def main(arguments=None) -> None:
     options = parse(arguments)
     known, test = load_homonyms()
+    texts = load_pairs().train["source"].tolist()
     more = {} if options.epochs is None else {"epochs": options.epochs}
     tables, wic = [], []
     progress = timing.Progress(len(options.seeds))
     for seed in options.seeds:
         progress.step(f"seed {seed}")
-        found = homonym_experiment(known, test, seed=seed, verbose=0, **more)
+        found = homonym_experiment(known, test, texts, seed=seed, verbose=0, **more)
         tables.append(found.table)
         print(f"\nseed {seed}", found.table.round(3), sep="\n", flush=True)
         if options.wic:

@@ -76,7 +76,7 @@ def homonym_experiment(
         known: Sentences whose sense is known, as `load_homonyms().train`. The
             encoders read them too, without the senses.
         test: Other sentences, as `load_homonyms().test`; no training reads them.
-        texts: Further texts to train on.
+        texts: Further texts to train on; the more, the less hangs on the seed.
         text: A text with a word in several senses.
         word: That word.
         vocabulary_size: Pieces of the tokenizer, which is trained on the same texts.
@@ -94,7 +94,8 @@ def homonym_experiment(
 
     Example:
 
-    >>> found = homonym_experiment(*load_homonyms())
+    >>> texts = load_pairs().train["source"]
+    >>> found = homonym_experiment(*load_homonyms(), texts)
     >>> print(found.table)
 
     (chapter: 6)
