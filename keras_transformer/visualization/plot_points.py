@@ -14,6 +14,7 @@ from keras_transformer.visualization.figures import (
 
 NOTE, TITLE, LEGEND = 11, 12, 9
 MARKERS = "osD^vPX*"
+READABLE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 1}
 
 
 def plot_points(
@@ -84,7 +85,8 @@ def plot_points(
             s=[130 if row in notes else 26 for row in rows],
             marker=MARKERS[index % len(MARKERS)],
             color=f"C{index % 10}",
-            edgecolors=["black" if row in notes else "none" for row in rows],
+            edgecolors="black",
+            linewidths=[1 if row in notes else 0 for row in rows],
             alpha=0.8,
         )
     for number, text in notes.items():
@@ -94,6 +96,7 @@ def plot_points(
             points[number],
             xytext=(8, 6),
             textcoords="offset points",
+            bbox=READABLE,
             **style,
         )
     axes.set(xticks=[], yticks=[])
@@ -106,6 +109,6 @@ def plot_points(
     ):
         text.set(**style)
         handle.set_sizes([26])
-        handle.set_edgecolor("none")
+        handle.set_linewidth(0)
     save(figure, path)
     return figure

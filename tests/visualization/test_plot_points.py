@@ -29,6 +29,7 @@ def test_points_with_a_note_are_large_and_have_their_text(tmp_path):
     (axes,) = plot_points(POINTS, LABELS, notes={2: "셋째"}, path=file).axes
     small, large = axes.collections[0].get_sizes()
     assert large > small and file.stat().st_size > 1000
+    assert list(axes.collections[0].get_linewidths()) == [0, 1]  # a rim for it alone
     (note,) = axes.texts
     assert note.get_text() == "셋째" and tuple(note.xy) == tuple(POINTS[2])
 
