@@ -59,7 +59,7 @@ def homonym_experiment(
     text: str = SENTENCE,
     word: str = WORD,
     vocabulary_size: int = 2000,
-    epochs: int = 45,
+    epochs: int = 30,
     num_neighbors: int = 1,
     seed: int = 0,
     verbose="auto",
