@@ -132,9 +132,13 @@ def check_generator_parts(
     return max_length
 
 
-def warn_of_shared_ids(model, tokenizer):
-    """Warn the caller's caller if the model takes the ends of texts for padding."""
-    ends = (tokenizer.bos_id, tokenizer.eos_id)
+def warn_of_shared_ids(model, *ends):
+    """Warn the caller's caller if the model takes the ends of texts for padding.
+
+    Args:
+        model: The model.
+        *ends: The ids that begin or end texts; `None` for one that there is not.
+    """
     if model.pad_id is not None and model.pad_id in ends:
         warnings.warn(
             f"Padding and the ends of texts have one id, {model.pad_id}. Here they are "

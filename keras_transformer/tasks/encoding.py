@@ -50,6 +50,23 @@ def begins_with_bos(tokenizer) -> bool:
     return bool(first) and first == [tokenizer.bos_id]
 
 
+def masked_by_length(**rows: Sequence) -> dict[str, list]:
+    """Return a model's inputs with masks, which tell padding by a row's length alone.
+
+    An end may have the id of padding, as in GPT-2; told by ids it would be hidden.
+
+    Args:
+        **rows: Name of an input that ends in `token_ids` -> its rows. The mask of
+            `<prefix>token_ids` is `<prefix>padding_mask`. Pad both with 0.
+    """
+    masked = {}
+    for name, ids in rows.items():
+        masked[name] = ids
+        mask = name.replace("token_ids", "padding_mask")
+        masked[mask] = [[1] * len(row) for row in ids]
+    return masked
+
+
 def length_batches(rows: Sequence, batch_size: int) -> Iterator[tuple]:
     """Yield batches of rows of near lengths, so that a search compiles for few.
 

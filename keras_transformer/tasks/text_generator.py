@@ -15,7 +15,7 @@ from keras_transformer.tasks.compatibility import (
     check_generator_parts,
     warn_of_shared_ids,
 )
-from keras_transformer.tasks.encoding import begins_with_bos, encode_bare
+from keras_transformer.tasks.encoding import begins_with_bos, encode_bare, masked_by_length
 from keras_transformer.tasks.explanation import Explanation, explain_next
 from keras_transformer.tasks.fitting import (
     as_schedule,
@@ -187,7 +187,9 @@ class TextGenerator:
         prompts, _ = check_texts(sample_prompts)
         check_schedule(learning_rate, warmup_steps)
         train, validation = hold_back_texts(texts, validation_data, seed)
-        warn_of_shared_ids(self.model, self.tokenizer)
+        warn_of_shared_ids(
+            self.model, self.tokenizer.bos_id, self.tokenizer.eos_id
+        )
         keras.utils.set_random_seed(seed)
         usual = recipe.learning_rate, recipe.warmup_steps
         rate = as_schedule(learning_rate, warmup_steps, *usual)
@@ -381,10 +383,8 @@ class TextGenerator:
 
     def _batches(self, texts, **settings):
         inputs, labels, _ = self._windows(texts)
-        # Masks by length, since an end may have the id of padding.
-        masks = [[1] * len(row) for row in inputs]
         return BucketedDataset(
-            {"token_ids": inputs, "padding_mask": masks},
+            masked_by_length(token_ids=inputs),
             labels,
             pad_id=0,
             sample_weight="tokens",

@@ -12,8 +12,16 @@ from keras_transformer.generation.limits import own_settings
 from keras_transformer.generation.rereading import Rereading
 from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tasks.alignment import Alignment, Translation
-from keras_transformer.tasks.compatibility import check_translator_parts
-from keras_transformer.tasks.encoding import encode_bare, encode_source, length_batches
+from keras_transformer.tasks.compatibility import (
+    check_translator_parts,
+    warn_of_shared_ids,
+)
+from keras_transformer.tasks.encoding import (
+    encode_bare,
+    encode_source,
+    length_batches,
+    masked_by_length,
+)
 from keras_transformer.tasks.fitting import (
     as_schedule,
     batch_tokens,
@@ -190,6 +198,8 @@ class Translator:
         check_integer("epochs", epochs)
         check_schedule(learning_rate, warmup_steps)
         train, validation = hold_back_pairs(pairs, validation_data, seed)
+        tokenizers = self.source_tokenizer, self.target_tokenizer
+        warn_of_shared_ids(self.model, *(known.eos_id for known in tokenizers))
         keras.utils.set_random_seed(seed)
         train = self._batches(*train, max_tokens=max_tokens, seed=seed)
         warmup = max(1, epochs * len(train) // 10)
@@ -299,12 +309,8 @@ class Translator:
             raise ValueError("`text` has no tokens: there is nothing to look at.")
         inputs, labels = self._shifted(target)
         with record_attention(self.model) as record:
-            self.model(
-                {
-                    "encoder_token_ids": np.array(source, "int32"),
-                    "decoder_token_ids": np.array(inputs, "int32"),
-                }
-            )
+            rows = masked_by_length(encoder_token_ids=source, decoder_token_ids=inputs)
+            self.model({name: np.array(row, "int32") for name, row in rows.items()})
         return Alignment(
             text=text,
             translation=translation,
@@ -382,11 +388,10 @@ class Translator:
         if max_tokens is None:
             sides = zip(map(len, sources), map(len, inputs), strict=True)
             max_tokens = batch_tokens(list(map(max, sides)))
-        names = {"encoder_token_ids": sources, "decoder_token_ids": inputs}
         return BucketedDataset(
-            names,
+            masked_by_length(encoder_token_ids=sources, decoder_token_ids=inputs),
             labels,
-            pad_id=self.model.pad_id,
+            pad_id=0,
             sample_weight="tokens",
             max_tokens=max_tokens,
             **settings,

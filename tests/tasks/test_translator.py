@@ -2,6 +2,7 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+from word_tokenizer import WordTokenizer
 
 import keras_transformer as kt
 from cases.helpers import slow_on
@@ -183,6 +184,34 @@ def test_an_interrupted_training_goes_on(tmp_path):
     assert not (tmp_path / "b").exists()
     assert all(np.isfinite(weight).all() for weight in halves)
     assert [weight.shape for weight in halves] == [weight.shape for weight in whole]
+
+
+@slow_on("tensorflow")
+def test_training_sees_an_end_that_has_the_id_of_padding_as_the_search_does():
+    tokenizer = WordTokenizer([*WORDS, *WORDS.values()])
+    size = tokenizer.vocabulary_size
+    ids = dict(pad_id=0, stop_id=0, start_id=0)
+    translator = Translator(Seq2SeqTransformer(size, **SMALL, **ids), tokenizer)
+    sources, targets = ["셋", "하나 둘"], ["three", "two one"]
+    inputs, labels, weights = translator._batches(sources, targets, shuffle=False)[0]
+    order = np.argsort(weights.sum(axis=1))
+    np.testing.assert_array_equal(weights[order], [[1, 1, 0], [1, 1, 1]])
+    for side in ("encoder", "decoder"):
+        np.testing.assert_array_equal(inputs[f"{side}_padding_mask"], weights)
+    trained = keras.ops.convert_to_numpy(translator.model(inputs))
+    source = {"token_ids": inputs["encoder_token_ids"], "padding_mask": weights > 0}
+    state = translator.model.start(source, 3)
+    for place in range(3):
+        read = keras.ops.convert_to_tensor(inputs["decoder_token_ids"][:, place])
+        searched, state = translator.model.step(read, state)
+        searched = keras.ops.convert_to_numpy(searched)
+        real = weights[:, place] > 0
+        np.testing.assert_allclose(searched[real], trained[real, place], atol=1e-5)
+    looked = translator.explain("하나 둘", "two one").table()
+    assert (looked.to_numpy()[:, -1] > 0).all()  # at the source's end too
+    with pytest.warns(UserWarning, match="one id, 0") as caught:
+        translator.fit(PAIRS, epochs=1, **TRAINING)
+    assert sum("one id, 0" in str(warning.message) for warning in caught) == 1
 
 
 @slow_on("tensorflow")

@@ -10,11 +10,15 @@ class WordTokenizer:
         self.words = ["<end>", *words]
         self.vocabulary_size = len(self.words)
 
-    def encode(self, texts, *, add_bos=False):
-        first = [0] if add_bos else []
-        if isinstance(texts, str):
-            return [*first, *map(self.words.index, texts.split())]
-        return [self.encode(text, add_bos=add_bos) for text in texts]
+    def encode(self, texts, *, add_bos=False, add_eos=False, max_length=None):
+        if not isinstance(texts, str):
+            settings = dict(add_bos=add_bos, add_eos=add_eos, max_length=max_length)
+            return [self.encode(text, **settings) for text in texts]
+        words = map(self.words.index, texts.split())
+        return [0] * add_bos + [*words][:max_length] + [0] * add_eos
+
+    def decode(self, ids):
+        return " ".join(self.words[id] for id in ids if id)
 
     def id_to_piece(self, id):
         return self.words[id]
