@@ -251,6 +251,8 @@ class SentencePieceTokenizer:
     def decode(self, ids):
         """Turn ids into text, leaving out `pad_id`, `bos_id` and `eos_id`.
 
+        Rows are shared out among all cores.
+
         Args:
             ids: Ids of one text, or rows of ids: lists or arrays of integers. What
                 comes after `eos_id` is text like the rest.
@@ -263,7 +265,12 @@ class SentencePieceTokenizer:
             ValueError: An id outside the vocabulary.
         """
         rows, several = id_rows(ids, self.vocabulary_size)
-        texts = [self._processor.decode(self._text_ids(row)) for row in rows]
+        dropped = {self.pad_id, self.bos_id, self.eos_id}
+        rows = [[id for id in row if id not in dropped] for row in rows]
+        # SentencePiece takes a batch whose first row is empty for something else.
+        filled = self._processor.decode([row for row in rows if row], num_threads=-1)
+        texts = iter(filled)
+        texts = [next(texts) if row else "" for row in rows]
         return texts if several else texts[0]
 
     def join(self, pieces) -> str:
@@ -316,7 +323,3 @@ class SentencePieceTokenizer:
             )
         # One thread: the threads' draws are not independent.
         return dict(enable_sampling=True, alpha=alpha, nbest_size=nbest, num_threads=1)
-
-    def _text_ids(self, ids):
-        dropped = (self.pad_id, self.bos_id, self.eos_id)
-        return [id for id in ids if id not in dropped]

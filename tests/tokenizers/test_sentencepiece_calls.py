@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 from sentencepiece_examples import (
     CORPUS,
+    foreign,
     odd_texts,
     small,
     trained,
 )
+
+from keras_transformer.tokenizers import SentencePieceTokenizer
 
 
 def test_many_texts_encode_like_each_alone():
@@ -93,6 +96,30 @@ def test_decode_drops_special_ids_and_stops_nowhere():
     assert tokenizer.decode([]) == "" and tokenizer.decode([[]]) == [""]
     assert tokenizer.decode(np.zeros((0, 3), int)) == []
     assert tokenizer.decode(one[0]) == tokenizer.decode(one[:1])
+
+
+@pytest.mark.parametrize("added_pad", [False, True])
+def test_rows_are_decoded_in_one_call_like_each_alone(added_pad, monkeypatch):
+    tokenizer = trained()
+    if added_pad:  # an id that SentencePiece does not know
+        tokenizer = SentencePieceTokenizer(foreign())
+        assert tokenizer.pad_id == tokenizer.vocabulary_size - 1
+    rows = tokenizer.encode([*CORPUS, *odd_texts()])
+    ends = [tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id]
+    rows = [[], ends, *rows, *(ends + row + ends[:1] for row in rows), [], ends[:1]]
+    alone = [tokenizer.decode(row) for row in rows]
+    calls, decode = [], tokenizer._processor.decode
+
+    def counted(batch, **settings):
+        calls.append(settings)
+        return decode(batch, **settings)
+
+    monkeypatch.setattr(tokenizer._processor, "decode", counted)
+    assert tokenizer.decode(rows) == alone
+    assert tokenizer.decode(tokenizer.pad(rows)) == alone
+    assert tokenizer.decode([np.array(row, "int64") for row in rows]) == alone
+    assert calls == [{"num_threads": -1}] * 3
+    assert tokenizer.decode([[], ends]) == ["", ""]
 
 
 @pytest.mark.parametrize("id", [-1, -100, 10**6])
