@@ -8,16 +8,24 @@ from keras_transformer.ops.checks import check_integer
 from keras_transformer.tasks.texts import plain
 
 
-def check_classifier_parts(model, tokenizer, labels: Sequence) -> list:
+def check_classifier_parts(
+    model, tokenizer, labels: Sequence, max_length: int | None
+) -> tuple[list, int | None]:
     """Refuse a classifier, a tokenizer and labels that do not fit one another.
 
+    What the model says of itself counts: a model that hides padding by operations
+    of its own may have any padding id.
+
     Returns:
-        The labels as plain Python values.
+        The labels as plain Python values, and `max_length`, or its default: the
+        number of the model's positions, `None` if it has any number.
 
     Raises:
         ValueError: Fewer than two labels or equal ones, another number of outputs,
-            fewer ids than the tokenizer's.
+            fewer ids than the tokenizer's, another padding id, fewer positions than
+            `max_length`.
     """
+    max_length = check_integer("max_length", max_length, optional=True)
     labels = [plain(label) for label in labels]
     if len(labels) < 2 or len(set(labels)) != len(labels):
         raise ValueError(
@@ -31,14 +39,51 @@ def check_classifier_parts(model, tokenizer, labels: Sequence) -> list:
             f"A model for {len(labels)} labels must have {wanted} outputs. This "
             f"one has {outputs}."
         )
-    rows = [getattr(layer, "input_dim", None) for layer in model.layers]
-    rows = next((size for size in rows if size is not None), None)
+    rows, pad_id, positions = _read_embedding(model)
     if rows is not None and tokenizer.vocabulary_size > rows:
         raise ValueError(
             f"The tokenizer has {tokenizer.vocabulary_size} ids, but the model's "
             f"embedding only {rows} rows. Use the tokenizer that it was built for."
         )
-    return labels
+    if pad_id is not None and pad_id != tokenizer.pad_id:
+        raise ValueError(
+            f"The model must hide the tokenizer's pad_id={tokenizer.pad_id}. Received "
+            f"a model that hides the id {pad_id}: it would attend to padding. Build "
+            f"it with pad_id={tokenizer.pad_id}, or use the tokenizer that it was "
+            "built for."
+        )
+    if max_length is None:
+        return labels, positions
+    _check_positions(positions, max_length)
+    return labels, max_length
+
+
+def _read_embedding(model):
+    """Return the rows of a model's first embedding, its padding id, its positions.
+
+    Each is `None` where the embedding does not say, or has any number.
+    """
+    for layer in _each_layer(model):
+        rows = getattr(layer, "vocabulary_size", getattr(layer, "input_dim", None))
+        if rows is None:
+            continue
+        # Keras's Embedding hides 0, or nothing.
+        hidden = 0 if getattr(layer, "mask_zero", False) else None
+        positions = getattr(layer, "sequence_length", None)
+        if getattr(layer, "encoding", "learned") != "learned":
+            positions = None  # sinusoids go on
+        return (
+            rows,
+            getattr(layer, "pad_id", hidden),
+            getattr(layer, "position_limit", positions),
+        )
+    return None, None, None
+
+
+def _each_layer(model):
+    yield model
+    for layer in getattr(model, "layers", ()):
+        yield from _each_layer(layer)
 
 
 def check_translator_parts(model, source_tokenizer, target_tokenizer, max_length: int):
@@ -78,7 +123,7 @@ def check_translator_parts(model, source_tokenizer, target_tokenizer, max_length
             f"The model must have the ids of the target tokenizer, {other}. Received a "
             f"model with {got}."
         )
-    _check_positions(model, max_length)
+    _check_positions(model.position_limit, max_length)
 
 
 def check_generator_parts(
@@ -128,7 +173,7 @@ def check_generator_parts(
     if max_length is None:
         return model.position_limit or 512
     check_integer("max_length", max_length, 2)
-    _check_positions(model, max_length)
+    _check_positions(model.position_limit, max_length)
     return max_length
 
 
@@ -148,8 +193,7 @@ def warn_of_shared_ids(model, *ends):
         )
 
 
-def _check_positions(model, max_length):
-    limit = model.position_limit
+def _check_positions(limit, max_length):
     if limit is not None and limit < max_length:
         raise ValueError(
             f"The model has positions for {limit} tokens, fewer than `max_length="

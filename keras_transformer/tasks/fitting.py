@@ -20,6 +20,7 @@ from keras_transformer.training import (
 )
 
 BATCHES, LEAST_TOKENS, MOST_TOKENS = 64, 512, 4096
+DONE = "done.weights.h5"  # the weights in the end, of a training that is done
 
 
 def batch_tokens(lengths) -> int:
@@ -93,6 +94,7 @@ def fit_model(
     patience,
     average: int | None = None,
     checkpoint_folder=None,
+    keep_checkpoints: bool = False,
     callbacks=(),
     verbose="auto",
 ) -> keras.callbacks.History:
@@ -108,12 +110,18 @@ def fit_model(
         patience: See `Translator.fit`.
         average: See `Translator.fit`.
         checkpoint_folder: See `Translator.fit`.
+        keep_checkpoints: See `TextClassifier.fit`.
         callbacks: See `Translator.fit`.
         verbose: See `Translator.fit`.
 
     Raises:
-        ValueError: A number out of range.
+        ValueError: A number out of range, or nowhere to keep checkpoints.
     """
+    if keep_checkpoints and checkpoint_folder is None:
+        raise ValueError(
+            "`keep_checkpoints=True` needs a `checkpoint_folder`. Received: "
+            "checkpoint_folder=None."
+        )
     epochs = check_integer("epochs", epochs)
     patience = check_integer("patience", patience, 0, optional=True)
     average = check_integer("average", average, 0, optional=True)
@@ -124,21 +132,29 @@ def fit_model(
         if folder is None and average:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
         folder = None if folder is None else Path(folder)
+        before = None  # the best value before an interruption
+        if checkpoint_folder is not None:
+            _drop_cut(folder)
+            if (folder / DONE).is_file():
+                return _end_again(model, folder / DONE)
+            folder.mkdir(parents=True, exist_ok=True)
+            best = folder / "best.weights.h5"
+            before = _score(model, best, validation, monitor)
         if patience is not None:
             wired.append(
                 keras.callbacks.EarlyStopping(
-                    patience=patience, restore_best_weights=not average, **watch
+                    patience=patience,
+                    restore_best_weights=not average,
+                    baseline=before,
+                    **watch,
                 )
             )
         if checkpoint_folder is not None:
-            _drop_cut(folder)
-            folder.mkdir(parents=True, exist_ok=True)
-            best = folder / "best.weights.h5"
             keep = keras.callbacks.ModelCheckpoint(
                 best,
                 save_best_only=True,
                 save_weights_only=True,
-                initial_value_threshold=_score(model, best, validation, monitor),
+                initial_value_threshold=before,
                 **watch,
             )
             backup = keras.callbacks.BackupAndRestore(
@@ -156,9 +172,11 @@ def fit_model(
         if last:
             average_checkpoints(model, last.files)
         elif checkpoint_folder is not None and patience is not None and best.is_file():
-            # Early stopping knows nothing of the epochs before an interruption.
+            # Early stopping has no weights of the epochs before an interruption.
             model.load_weights(best)
-        if checkpoint_folder is not None:
+        if keep_checkpoints:
+            model.save_weights(folder / DONE)
+        elif checkpoint_folder is not None:
             _clear(folder)
     return history
 
@@ -177,7 +195,7 @@ def _clear(folder):
     """
     last, before = _states(folder)
     epochs = folder.glob("last/epoch-*.weights.h5")
-    for file in (folder / "best.weights.h5", *epochs, *last, *before):
+    for file in (folder / "best.weights.h5", folder / DONE, *epochs, *last, *before):
         file.unlink(missing_ok=True)
     for place in (folder / "backup", folder / "last", folder):
         with suppress(OSError):
@@ -191,7 +209,8 @@ def _drop_cut(folder):
     training begins anew. (Killed between the weights and the number of their epoch,
     which both are whole, it trains one epoch twice.)
     """
-    for file in [folder / "best.weights.h5", *folder.glob("last/epoch-*.weights.h5")]:
+    epochs = folder.glob("last/epoch-*.weights.h5")
+    for file in [folder / "best.weights.h5", folder / DONE, *epochs]:
         if file.is_file() and not _is_whole(file):
             file.unlink()
     last, before = _states(folder)
@@ -220,9 +239,21 @@ def _score(model, weights, validation, monitor):
     """Return what the best weights of an interrupted training reached."""
     if not weights.is_file():
         return None
-    if not model.optimizer.built:  # Keras warns where it finds more state than here
-        model.optimizer.build(model.trainable_variables)
-    model.load_weights(weights)  # `BackupAndRestore` puts the last ones back
+    _load(model, weights)  # `BackupAndRestore` puts the last ones back
     return model.evaluate(validation, return_dict=True, verbose=0)[
         monitor.removeprefix("val_")
     ]
+
+
+def _end_again(model, weights):
+    """Give a model what its training gave it, and return a history of no epochs."""
+    _load(model, weights)
+    history = keras.callbacks.History()
+    history.on_train_begin()
+    return history
+
+
+def _load(model, weights):
+    if not model.optimizer.built:  # Keras warns where it finds more state than here
+        model.optimizer.build(model.trainable_variables)
+    model.load_weights(weights)

@@ -31,8 +31,8 @@ class TextClassifier:
         tokenizer: The tokenizer whose ids the model was built for.
         labels: The labels in the order of the model's outputs; of two, the first
             is that of probability 0.
-        max_length: Most tokens of a text; longer ones are cut off. `None` for no
-            limit.
+        max_length: Most tokens of a text; longer ones are cut off. By default as
+            many as the model has positions, or no limit if it has any number.
         recipe: The recipe whose way of training `fit` takes by default.
 
     Raises:
@@ -57,7 +57,9 @@ class TextClassifier:
         recipe: str = "chapter",
     ):
         check_choice("recipe", recipe, tuple(CLASSIFIERS))
-        labels = check_classifier_parts(model, tokenizer, labels)
+        labels, max_length = check_classifier_parts(
+            model, tokenizer, labels, max_length
+        )
         self.model = model
         self.tokenizer = tokenizer
         self.labels = labels
@@ -72,7 +74,7 @@ class TextClassifier:
         recipe: str = "default",
         *,
         vocabulary_size: int = 8000,
-        max_length: int = 256,
+        max_length: int | None = None,
         **settings,
     ) -> "TextClassifier":
         """Train a tokenizer on texts, and build an untrained model for their labels.
@@ -83,13 +85,15 @@ class TextClassifier:
             recipe: `"default"`, `"chapter"` (the chapter's model) or
                 `"sentence-embedding"` (the 2017 model of its section 2).
             vocabulary_size: Number of token ids; fewer if the texts give no more.
-            max_length: Most tokens of a text.
+            max_length: Most tokens of a text; by default `sequence_length` if that is
+                among the settings, else 256.
             **settings: Settings of the model in place of the recipe's, such as
                 `num_layers=2`.
 
         Raises:
             TypeError: Texts that are no strings.
-            ValueError: No texts, one label only, an unknown recipe.
+            ValueError: No texts, one label only, an unknown recipe, fewer positions
+                than `max_length`.
         """
         check_choice("recipe", recipe, tuple(CLASSIFIERS))
         texts, labels = check_texts(texts, labels)
@@ -99,6 +103,8 @@ class TextClassifier:
                 f"All {len(labels)} labels are {kinds[0]!r}. A classifier needs "
                 "texts of at least two labels."
             )
+        if max_length is None:
+            max_length = settings.get("sequence_length") or 256
         tokenizer = SentencePieceTokenizer.train(
             texts, vocabulary_size, pad_id=settings.get("pad_id")
         )
@@ -124,6 +130,7 @@ class TextClassifier:
         sampling: float | None = None,
         patience: int | None = 3,
         checkpoint_folder=None,
+        keep_checkpoints: bool = False,
         seed: int = 0,
         callbacks: Sequence = (),
         verbose="auto",
@@ -147,6 +154,9 @@ class TextClassifier:
             checkpoint_folder: Where to keep the state after each epoch. A training
                 that was interrupted goes on from there when `fit` is called again
                 with the same folder; the folder is removed when it is done.
+            keep_checkpoints: Whether the folder stays instead, so that nothing is
+                lost before `save`: `fit` with it then gives the trained model at
+                once, with a history of no epochs. Remove it after `save`.
             seed: Seed of the order of the texts, of the held-back tenth and of the
                 dropout (`keras.utils.set_random_seed`); `sampling` has none.
             callbacks: Further Keras callbacks.
@@ -181,6 +191,7 @@ class TextClassifier:
             epochs=epochs,
             patience=patience,
             checkpoint_folder=checkpoint_folder,
+            keep_checkpoints=keep_checkpoints,
             callbacks=callbacks,
             verbose=verbose,
         )

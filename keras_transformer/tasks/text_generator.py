@@ -15,7 +15,11 @@ from keras_transformer.tasks.compatibility import (
     check_generator_parts,
     warn_of_shared_ids,
 )
-from keras_transformer.tasks.encoding import begins_with_bos, encode_bare, masked_by_length
+from keras_transformer.tasks.encoding import (
+    begins_with_bos,
+    encode_bare,
+    masked_by_length,
+)
 from keras_transformer.tasks.explanation import Explanation, explain_next
 from keras_transformer.tasks.fitting import (
     as_schedule,
@@ -149,6 +153,7 @@ class TextGenerator:
         patience: int | None = 3,
         sample_prompts: Sequence[str] = (),
         checkpoint_folder=None,
+        keep_checkpoints: bool = False,
         seed: int = 0,
         callbacks: Sequence = (),
         verbose="auto",
@@ -172,6 +177,7 @@ class TextGenerator:
                 from after each epoch. The texts are printed, and kept as
                 `"samples"` in the history.
             checkpoint_folder: As in `TextClassifier.fit`.
+            keep_checkpoints: As in `TextClassifier.fit`.
             seed: Seed of the order, of the dropout and of the samples.
             callbacks: Further Keras callbacks.
             verbose: As in Keras's `fit`; with 0 no samples are printed either.
@@ -187,9 +193,7 @@ class TextGenerator:
         prompts, _ = check_texts(sample_prompts)
         check_schedule(learning_rate, warmup_steps)
         train, validation = hold_back_texts(texts, validation_data, seed)
-        warn_of_shared_ids(
-            self.model, self.tokenizer.bos_id, self.tokenizer.eos_id
-        )
+        warn_of_shared_ids(self.model, self.tokenizer.bos_id, self.tokenizer.eos_id)
         keras.utils.set_random_seed(seed)
         usual = recipe.learning_rate, recipe.warmup_steps
         rate = as_schedule(learning_rate, warmup_steps, *usual)
@@ -207,6 +211,7 @@ class TextGenerator:
             patience=patience,
             average=average,
             checkpoint_folder=checkpoint_folder,
+            keep_checkpoints=keep_checkpoints,
             callbacks=[*callbacks, sampler] if prompts else callbacks,
             verbose=verbose,
         )

@@ -156,6 +156,7 @@ class Translator:
         average: int | None = 5,
         patience: int | None = None,
         checkpoint_folder=None,
+        keep_checkpoints: bool = False,
         seed: int = 0,
         callbacks: Sequence = (),
         verbose="auto",
@@ -182,8 +183,8 @@ class Translator:
                 last one's.
             patience: Stop after so many epochs without a better validation
                 perplexity; `None` to train all epochs.
-            checkpoint_folder: Where to keep the state after each epoch; as in
-                `TextClassifier.fit`.
+            checkpoint_folder: As in `TextClassifier.fit`.
+            keep_checkpoints: As in `TextClassifier.fit`.
             seed: Seed of the order and of the dropout.
             callbacks: Further Keras callbacks.
             verbose: As in Keras's `fit`.
@@ -216,6 +217,7 @@ class Translator:
             patience=patience,
             average=average,
             checkpoint_folder=checkpoint_folder,
+            keep_checkpoints=keep_checkpoints,
             callbacks=callbacks,
             verbose=verbose,
         )

@@ -86,6 +86,93 @@ def test_what_was_cut_short_is_passed_over(tmp_path, files, epochs, average):
             np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
+def test_a_training_that_is_done_is_kept_until_it_is_saved(tmp_path):
+    folder = tmp_path / "state"
+    passed, weights = fit(folder, average=2, keep_checkpoints=True)
+    assert passed == [0, 1, 2, 3, 4] and folder.exists()
+    passed, again = fit(folder, average=2, keep_checkpoints=True)
+    assert passed == []
+    for one, other in zip(again, weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+    cut(folder / "done.weights.h5")  # the epochs themselves are still there
+    passed, again = fit(folder, average=2)
+    assert passed == [] and not folder.exists()
+    for one, other in zip(again, weights, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    with pytest.raises(ValueError, match="needs a `checkpoint_folder`"):
+        fit(None, keep_checkpoints=True)
+
+
+CURVE = [5.0, 3.0, 4.0, 4.0, 1.0, 1.0]
+
+
+def scripted(folder, callbacks=(), **settings):
+    """Train one weight, which is the epoch's number; `CURVE` is the loss there."""
+
+    def loss(watched, outputs):
+        places = keras.ops.arange(1, len(CURVE) + 1, dtype="float32")
+        near = keras.ops.relu(1.0 - keras.ops.abs(outputs - places))
+        heights = keras.ops.convert_to_tensor(CURVE, "float32")
+        curve = keras.ops.sum(near * heights, axis=-1, keepdims=True)
+        return keras.ops.where(watched > 0, curve, -outputs)
+
+    class Ones(keras.utils.PyDataset):
+        def __init__(self, watched):
+            super().__init__()
+            self.batch = np.ones((1, 1)), np.full((1, 1), watched, "float32")
+
+        def __len__(self):
+            return 1
+
+        def __getitem__(self, index):
+            return self.batch
+
+    start = dict(use_bias=False, kernel_initializer="zeros")
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, **start)])
+    model.compile(keras.optimizers.SGD(1.0), loss=loss)
+    history = fit_model(
+        model,
+        Ones(0.0),
+        Ones(1.0),
+        monitor="val_loss",
+        mode="min",
+        epochs=len(CURVE),
+        checkpoint_folder=folder,
+        callbacks=callbacks,
+        verbose=0,
+        **settings,
+    )
+    weight = float(keras.ops.convert_to_numpy(model.weights[0])[0, 0])
+    return history.epoch, history.history["val_loss"], weight
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_training_stops_early_and_goes_back_to_the_best(tmp_path, kept):
+    folder = tmp_path if kept else None
+    epochs, losses, weight = scripted(folder, patience=2)
+    assert epochs == [0, 1, 2, 3] and losses == pytest.approx(CURVE[:4])
+    assert weight == 2.0  # epoch 1's, the best of those
+    epochs, losses, weight = scripted(folder, patience=None)
+    assert losses == pytest.approx(CURVE) and weight == 6.0
+
+
+@pytest.mark.parametrize("before", [2, 3])
+def test_an_interrupted_training_stops_early_too(tmp_path, before):
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == before:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        scripted(tmp_path, [Stop()], patience=2)
+    epochs, losses, weight = scripted(tmp_path, patience=2)
+    if before == 2:  # as if nothing had been
+        assert epochs == [2, 3] and weight == 2.0
+    else:  # patience begins anew, and meets a better epoch
+        assert epochs == [3, 4, 5] and weight == 5.0
+    assert losses == pytest.approx([CURVE[epoch] for epoch in epochs])
+
+
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
 def test_a_folder_that_cannot_be_removed_stays(tmp_path):
     (tmp_path / "disk").mkdir()

@@ -10,7 +10,7 @@ import pytest
 from cases.examples import quick
 from cases.helpers import slow_on
 from keras_transformer import TextClassifier
-from keras_transformer.models import build_text_classifier
+from keras_transformer.models import TextEncoder, build_text_classifier
 from keras_transformer.tokenizers import SentencePieceTokenizer
 
 GOOD = ["정말 재미있다", "참 좋은 영화", "또 보고 싶다", "최고의 연기", "감동적이다"]
@@ -18,6 +18,7 @@ BAD = ["너무 지루하다", "정말 나쁜 영화", "돈이 아깝다", "최�
 TEXTS, LABELS = GOOD * 4 + BAD * 4, [1] * 20 + [0] * 20
 pytestmark = pytest.mark.filterwarnings("ignore:The corpus is too small")
 SMALL = dict(embed_dim=16, num_heads=2, dense_dim=16)
+READER = dict(num_layers=1, **SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -274,6 +275,83 @@ def test_parts_that_do_not_fit_are_refused(classifier):
         TextClassifier(model, tokenizer, [1, 1, 0])
     with pytest.raises(ValueError, match="does not know: 2. It knows 0, 1"):
         classifier.evaluate(TEXTS[:1], [2])
+
+
+def read_by(encoder):
+    """Return a classifier over a `TextEncoder`."""
+    ids = keras.Input((None,), dtype="int32")
+    outputs = keras.layers.Dense(1, "sigmoid")(encoder(ids)["pooled_output"])
+    return keras.Model(ids, outputs)
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (dict(vocabulary_size=20), "embedding only 20 rows"),
+        (dict(pad_id=1), "hide the tokenizer's pad_id=0.*hides the id 1"),
+        (dict(sequence_length=8), "positions for 8 tokens.*Pass max_length=8"),
+    ],
+)
+def test_a_text_encoder_must_fit_too(settings, message):
+    tokenizer = SentencePieceTokenizer.train(TEXTS, 60)
+    model = read_by(TextEncoder(**{"vocabulary_size": 60, **READER, **settings}))
+    with pytest.raises(ValueError, match=message):
+        TextClassifier(model, tokenizer, [0, 1], max_length=9)
+
+
+def test_a_padding_id_that_the_model_does_not_hide_is_refused():
+    tokenizer = SentencePieceTokenizer.train(TEXTS, 60, pad_id=3)
+    for settings in ({}, {"positions": "learned"}, {"positions": "sinusoidal"}):
+        model = build_text_classifier(60, **SMALL, **settings)
+        with pytest.raises(ValueError, match="Build it with pad_id=3"):
+            TextClassifier(model, tokenizer, [0, 1])
+
+
+def test_no_text_is_longer_than_the_positions():
+    tokenizer = SentencePieceTokenizer.train(TEXTS, 60)
+    long = " ".join(GOOD * 4)
+    for model in (
+        build_text_classifier(60, **SMALL, positions="learned", sequence_length=16),
+        read_by(TextEncoder(60, **READER, sequence_length=16)),
+    ):
+        classifier = TextClassifier(model, tokenizer, [0, 1])
+        assert classifier.max_length == 16
+        assert classifier.predict_probabilities([long]).shape == (1, 2)
+    sinusoidal = build_text_classifier(
+        60, **SMALL, positions="sinusoidal", sequence_length=16
+    )
+    assert TextClassifier(sinusoidal, tokenizer, [0, 1]).max_length is None
+    assert TextClassifier(sinusoidal, tokenizer, [0, 1], max_length=99).max_length == 99
+    with pytest.raises(ValueError, match="`max_length` must be a positive"):
+        TextClassifier(sinusoidal, tokenizer, [0, 1], max_length=0)
+    settings = dict(vocabulary_size=60, sequence_length=12, **SMALL)
+    built = TextClassifier.from_texts(TEXTS, LABELS, **settings)
+    assert built.max_length == 12
+    with pytest.raises(ValueError, match="positions for 12 tokens.*max_length=64"):
+        TextClassifier.from_texts(TEXTS, LABELS, max_length=64, **settings)
+
+
+def test_measures_are_scikit_learns(monkeypatch):
+    metrics = pytest.importorskip("sklearn.metrics")
+    truth = ["a"] * 5 + ["b"] * 3 + ["c"] * 2
+    guess = ["a", "a", "b", "b", "c", "b", "a", "b", "a", "a"]
+    tokenizer = SentencePieceTokenizer.train(TEXTS, 60)
+    model = build_text_classifier(60, **SMALL, num_classes=3)
+    classifier = TextClassifier(model, tokenizer, ["a", "b", "c"])
+    chances = np.eye(3)[["abc".index(label) for label in guess]]
+    monkeypatch.setattr(
+        classifier, "predict_probabilities", lambda texts, verbose=0: chances
+    )
+    result = classifier.evaluate(["text"] * len(truth), truth)
+    assert result["accuracy"] == metrics.accuracy_score(truth, guess) == 0.4
+    expected = metrics.f1_score(truth, guess, average="macro")
+    assert result["f1"] == pytest.approx(expected)
+    confusion = metrics.confusion_matrix(truth, guess)
+    assert (confusion != confusion.T).any()
+    np.testing.assert_array_equal(result["confusion"], confusion)
+    assert result["confusion"].loc["a", "b"] == 2  # true, predicted
+    assert result["confusion"].index.name == "true"
+    assert result["confusion"].columns.name == "predicted"
 
 
 def test_the_padding_is_the_tokenizers():
