@@ -31,7 +31,11 @@ COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command and return its exit status: 0, or 2 with a message."""
+    """Run a command and return its exit status.
+
+    Returns:
+        0; or with a message 2, or 130 where it was interrupted (Ctrl-C).
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     options = None
     with warnings.catch_warnings():
@@ -43,6 +47,10 @@ def main(arguments: list[str] | None = None) -> int:
             text = _with_options(str(error), options)
             print(f"keras-transformer: {text}", file=sys.stderr)
             return 2
+        except KeyboardInterrupt as error:
+            text = f"interrupted. {error}".strip()
+            print(f"\nkeras-transformer: {text}", file=sys.stderr)
+            return 130
     return 0
 
 

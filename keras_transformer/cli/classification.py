@@ -1,10 +1,12 @@
 """`keras-transformer ... --task classification`: labels for texts."""
 
 from keras_transformer.cli.files import (
+    add_file_options,
     add_model_option,
     add_predict_options,
     add_training_options,
     explain_first,
+    progress,
     read_lines,
     report_files,
     train_task,
@@ -58,11 +60,7 @@ def _columns(command):
     command.add_argument(
         "--label-column", default="label", help="column of labels (%(default)s)"
     )
-    command.add_argument(
-        "--format",
-        choices=["tsv", "csv"],
-        help="of the files, where the name does not tell",
-    )
+    add_file_options(command)
 
 
 def train(options):
@@ -85,6 +83,7 @@ def train(options):
             epochs=options.epochs,
             seed=options.seed,
             checkpoint_folder=checkpoint_folder,
+            keep_checkpoints=True,
         )
 
     classifier, folder = train_task(options, TextClassifier, build, fit)
@@ -113,7 +112,10 @@ def _read(path, options):
     from keras_transformer.datasets import read_reviews
 
     columns = {name: getattr(options, name) for name in ("text_column", "label_column")}
-    frame = read_reviews(path, format=options.format, **columns)
+    form = {"format": options.format, "encoding": options.encoding}
+    frame = read_reviews(path, **form, **columns)
+    if frame.empty:
+        raise ValueError(f"{str(path)!r} has no texts.")
     return _pair(frame, **columns)
 
 
@@ -138,8 +140,9 @@ def predict(options):
     from keras_transformer.tasks import TextClassifier
 
     classifier = TextClassifier.load(options.model)
-    texts = read_lines(options.texts)
-    table = classifier.predict(texts, table=True)
+    texts = read_lines(options.texts, options.encoding)
+    with progress() as verbose:
+        table = classifier.predict(texts, table=True, verbose=verbose)
     for row in table.itertuples():
         print(f"{row.label}\t{row.probability:.4f}\t{row.text}")
     explain_first(classifier, texts, options.explain)
@@ -150,6 +153,8 @@ def evaluate(options):
     from keras_transformer.tasks import TextClassifier
 
     classifier = TextClassifier.load(options.model)
-    result = classifier.evaluate(*_read(options.data, options), verbose="auto")
+    texts, labels = _read(options.data, options)
+    with progress() as verbose:
+        result = classifier.evaluate(texts, labels, verbose=verbose)
     print(f"accuracy {result['accuracy']:.4f}\nF1 {result['f1']:.4f}")
     print(result["confusion"].to_string())

@@ -1,8 +1,12 @@
 """What the commands of all tasks do with files."""
 
+import contextlib
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+FEW = 10  # line numbers that a message names
 
 
 def add_training_options(
@@ -32,6 +36,21 @@ def add_training_options(
     )
 
 
+def add_file_options(command, format: bool = True):
+    """Add how files are to be read."""
+    if format:
+        command.add_argument(
+            "--format",
+            choices=["tsv", "csv"],
+            help="of the files, where the name does not tell",
+        )
+    command.add_argument(
+        "--encoding",
+        default="utf-8",
+        help="of the files, such as cp949 (default: %(default)s)",
+    )
+
+
 def add_model_option(command):
     """Add the folder of a trained model."""
     command.add_argument("model", metavar="FOLDER", help="the folder that train wrote")
@@ -48,10 +67,13 @@ def add_predict_options(command, texts: str):
         metavar="PICTURE",
         help="draw the attention of the first text (.png or .svg)",
     )
+    add_file_options(command, format=False)
 
 
 def train_task(options, task_class, build, fit) -> tuple:
     """Train a task and save it, so that an interrupted training can be resumed.
+
+    What it has reached is kept until the task is saved.
 
     Args:
         options: The options of the command.
@@ -61,6 +83,12 @@ def train_task(options, task_class, build, fit) -> tuple:
 
     Returns:
         The task, and the folder that it lies in.
+
+    Raises:
+        ValueError: Too few epochs; an output in use; an interrupted training that
+            would be lost.
+        KeyboardInterrupt, OSError: It was interrupted, or could not be saved; with
+            how to go on.
     """
     from keras_transformer.tasks.saving import check_free
 
@@ -68,46 +96,108 @@ def train_task(options, task_class, build, fit) -> tuple:
         raise ValueError(f"--epochs must be at least 1. Received: {options.epochs}.")
     folder = check_free(options.output)
     working = folder.with_name(f".{folder.name}-training")
+    checkpoint = working / "checkpoint"
     if options.resume:
         task = task_class.load(working / "task")
+    elif _has_files(checkpoint):
+        raise ValueError(
+            f"{str(working)!r} holds a training that was interrupted. Nothing was "
+            "written. Go on with it: the same command with --resume. Or begin anew: "
+            "remove that folder."
+        )
     else:
         shutil.rmtree(working, ignore_errors=True)
         task = build()
         task.save(working / "task")
-    fit(task, working / "checkpoint")
-    task.save(folder)
+    try:
+        fit(task, checkpoint)
+        task.save(folder)
+    except (KeyboardInterrupt, OSError) as error:
+        if not _has_files(checkpoint):
+            raise
+        text = f"{error}. " if str(error) else ""
+        raise type(error)(
+            f"{text}The training is kept. Go on with it: the same command with --resume"
+        ) from error
     shutil.rmtree(working, ignore_errors=True)
     return task, folder
 
 
-def read_lines(path: str | None) -> list[str]:
+def _has_files(folder):
+    return any(path.is_file() for path in folder.rglob("*"))
+
+
+@contextlib.contextmanager
+def progress() -> Iterator[int]:
+    """Send progress to standard error, as `verbose` where that is a terminal.
+
+    Keras writes it to standard output, which is for results.
+    """
+    with contextlib.redirect_stdout(sys.stderr):
+        yield int(sys.stderr.isatty())
+
+
+def read_lines(path: str | None, encoding: str = "utf-8") -> list[str]:
     """Return the lines of a file, or of standard input.
 
-    A line that is not UTF-8 does not lose the others: it is read with U+FFFD in
-    place of what is wrong, and standard error names it.
+    A line that is not in the encoding does not lose the others: it is read with
+    U+FFFD in place of what is wrong, and standard error names it.
+
+    Args:
+        path: The file; `None` for standard input.
+        encoding: Its encoding.
 
     Raises:
-        ValueError: No line beyond ASCII is UTF-8: another encoding.
+        ValueError: An unknown encoding; or most lines are not in it.
     """
     data = sys.stdin.buffer.read() if path is None else Path(path).read_bytes()
-    rows = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    lines = [row.decode("utf-8", "replace").removesuffix("\r") for row in rows]
-    wrong = [n for n, row in enumerate(rows, 1) if not _is_utf8(row)]
-    if wrong:
-        name = "standard input" if path is None else path
-        if len(wrong) == sum(not row.isascii() for row in rows):
-            raise ValueError(f"{name} is not UTF-8 text. Save it as UTF-8.")
-        numbers = ", ".join(map(str, wrong))
-        print(f"{name}: not UTF-8 in line {numbers}, read as \ufffd", file=sys.stderr)
+    name = "standard input" if path is None else path
+    try:
+        newline = "\n".encode(encoding)
+        text = data.decode(encoding)
+    except LookupError as error:
+        raise ValueError(
+            f"--encoding must be one that Python knows, such as utf-8 or cp949. "
+            f"Received: {encoding}."
+        ) from error
+    except UnicodeDecodeError:
+        # Bytes are lines only where a newline is one byte.
+        text = _mended(data, name, encoding) if newline == b"\n" else None
+    if text is None:
+        raise ValueError(_other_encoding(name, encoding))
+    rows = text.removeprefix("\ufeff").split("\n")
+    lines = [row.removesuffix("\r") for row in rows]
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def _is_utf8(row: bytes) -> bool:
+def _mended(data, name, encoding):
+    """Return text with U+FFFD for what is wrong; `None` if most lines are."""
+    rows = data.split(b"\n")
+    wrong = [n for n, row in enumerate(rows, 1) if not _is_text(row, encoding)]
+    if 2 * len(wrong) > sum(map(bool, rows)):
+        return None
+    numbers = ", ".join(map(str, wrong[:FEW])) + ", ..." * (len(wrong) > FEW)
+    print(
+        f"{name}: not {encoding.upper()} in line {numbers}, read as \ufffd "
+        f"({len(wrong)} in all)",
+        file=sys.stderr,
+    )
+    return "\n".join(row.decode(encoding, "replace") for row in rows)
+
+
+def _is_text(row: bytes, encoding: str) -> bool:
     try:
-        row.decode("utf-8")
+        row.decode(encoding)
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _other_encoding(name, encoding):
+    return (
+        f"{name} is not {encoding.upper()} text. Save it as UTF-8, or name its "
+        "encoding, such as --encoding cp949."
+    )
 
 
 def report_files(task, texts, folder: Path, tokenizer: str):

@@ -1,13 +1,14 @@
 """`keras-transformer ... --task generation`: write on from beginnings of texts."""
 
-import sys
 from pathlib import Path
 
 from keras_transformer.cli.files import (
+    add_file_options,
     add_model_option,
     add_predict_options,
     add_training_options,
     explain_first,
+    progress,
     read_lines,
     report_files,
     train_task,
@@ -87,6 +88,7 @@ def _column(command):
         default="document",
         help="column of texts in a .tsv or .csv file (%(default)s)",
     )
+    add_file_options(command)
 
 
 def train(options):
@@ -110,6 +112,7 @@ def train(options):
             seed=options.seed,
             sample_prompts=options.sample,
             checkpoint_folder=checkpoint_folder,
+            keep_checkpoints=True,
         )
 
     generator, folder = train_task(options, TextGenerator, build, fit)
@@ -121,7 +124,7 @@ def predict(options):
     from keras_transformer.tasks import TextGenerator
 
     generator = TextGenerator.load(options.model)
-    prompts = read_lines(options.texts)
+    prompts = read_lines(options.texts, options.encoding)
     given = {name: getattr(options, name) for name in SETTINGS}
     settings = {name: value for name, value in given.items() if value is not None}
     settings["strip_prompt"] = options.strip_prompt
@@ -131,8 +134,9 @@ def predict(options):
                 print(piece, end="", flush=True)
             print()
     else:
-        shown = int(sys.stderr.isatty())
-        for text in generator.generate(prompts, verbose=shown, **settings):
+        with progress() as verbose:
+            texts = generator.generate(prompts, verbose=verbose, **settings)
+        for text in texts:
             print(text)
     explain_first(generator, prompts, options.explain)
 
@@ -161,12 +165,14 @@ def _texts(options):
 def _read(path, options):
     from keras_transformer.datasets import read_reviews
 
-    if Path(path).name.lower().endswith(TABLES):
-        column = options.text_column
-        frame = read_reviews(path, text_column=column, label_column=None)
+    if options.format or Path(path).name.lower().endswith(TABLES):
+        column, form = options.text_column, options.format
+        settings = {"format": form, "encoding": options.encoding}
+        frame = read_reviews(path, text_column=column, label_column=None, **settings)
         texts = frame[column].tolist()
     else:
-        texts = [line for line in read_lines(path) if line.strip()]
+        lines = read_lines(path, options.encoding)
+        texts = [line for line in lines if line.strip()]
     if not texts:
         raise ValueError(f"{str(path)!r} has no texts.")
     return texts

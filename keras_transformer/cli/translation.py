@@ -1,12 +1,12 @@
 """`keras-transformer ... --task translation`: sentences of another language."""
 
-import sys
-
 from keras_transformer.cli.files import (
+    add_file_options,
     add_model_option,
     add_predict_options,
     add_training_options,
     explain_first,
+    progress,
     read_lines,
     report_files,
     train_task,
@@ -62,6 +62,7 @@ def _columns(command):
     command.add_argument(
         "--target-column", default="en", help="column of targets (%(default)s)"
     )
+    add_file_options(command)
 
 
 def _beams(command):
@@ -93,6 +94,7 @@ def train(options):
             epochs=options.epochs,
             seed=options.seed,
             checkpoint_folder=checkpoint_folder,
+            keep_checkpoints=True,
         )
 
     translator, folder = train_task(options, Translator, build, fit)
@@ -104,9 +106,10 @@ def predict(options):
     from keras_transformer.tasks import Translator
 
     translator = Translator.load(options.model)
-    texts = read_lines(options.texts)
-    shown = sys.stderr.isatty()
-    for line in translator.translate(texts, options.num_beams, verbose=int(shown)):
+    texts = read_lines(options.texts, options.encoding)
+    with progress() as verbose:
+        found = translator.translate(texts, options.num_beams, verbose=verbose)
+    for line in found:
         print(line)
     explain_first(translator, texts, options.explain)
 
@@ -117,7 +120,9 @@ def evaluate(options):
 
     translator = Translator.load(options.model)
     pairs = _read(options.data, options)
-    _print_scores(translator.evaluate(pairs, options.num_beams, verbose=1))
+    with progress() as verbose:
+        scores = translator.evaluate(pairs, options.num_beams, verbose=verbose)
+    _print_scores(scores)
 
 
 def _pairs(options):
@@ -142,14 +147,19 @@ def _pairs(options):
 def _read(path, options):
     from keras_transformer.datasets import read_pairs
 
-    columns = (options.source_column, options.target_column)
-    return read_pairs(path, source_column=columns[0], target_column=columns[1])
+    names = ("source_column", "target_column", "format", "encoding")
+    pairs = read_pairs(path, **{name: getattr(options, name) for name in names})
+    if pairs.empty:
+        raise ValueError(f"{str(path)!r} has no pairs.")
+    return pairs
 
 
 def _report(translator, pairs, folder, part):
     print(f"\n{part}, {len(pairs)} pairs:")
     try:
-        _print_scores(translator.evaluate(pairs, verbose=1))
+        with progress() as verbose:
+            scores = translator.evaluate(pairs, verbose=verbose)
+        _print_scores(scores)
     except ImportError as error:
         print(f"\nBLEU and chrF: none: {error}")
     texts = pairs["source"].tolist()
