@@ -136,7 +136,10 @@ def fit_model(
         if checkpoint_folder is not None:
             _drop_cut(folder)
             if (folder / DONE).is_file():
-                return _end_again(model, folder / DONE)
+                history = _end_again(model, folder / DONE)
+                if not keep_checkpoints:
+                    _clear(folder)
+                return history
             folder.mkdir(parents=True, exist_ok=True)
             best = folder / "best.weights.h5"
             before = _score(model, best, validation, monitor)

@@ -95,10 +95,11 @@ def test_a_training_that_is_done_is_kept_until_it_is_saved(tmp_path):
     for one, other in zip(again, weights, strict=True):
         np.testing.assert_array_equal(one, other)
     cut(folder / "done.weights.h5")  # the epochs themselves are still there
-    passed, again = fit(folder, average=2)
-    assert passed == [] and not folder.exists()
-    for one, other in zip(again, weights, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
+    for kept in (True, False):
+        passed, again = fit(folder, average=2, keep_checkpoints=kept)
+        assert passed == [] and folder.exists() == kept
+        for one, other in zip(again, weights, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-6)
     with pytest.raises(ValueError, match="needs a `checkpoint_folder`"):
         fit(None, keep_checkpoints=True)
 
