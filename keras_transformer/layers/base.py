@@ -38,6 +38,15 @@ def as_integers(name: str, values):
     return ops.cast(values, "int32")
 
 
+def full_dtype(dtype) -> str:
+    """Return float32 for half precision, and what is as exact as it is.
+
+    Keras's `result_type` would make float32 of float64.
+    """
+    dtype = keras.backend.standardize_dtype(dtype)
+    return dtype if dtype == "float64" else "float32"
+
+
 def check_positions(positions, inputs):
     """Return positions (T,) or (1 or B, T) of `inputs` (B, T, ...) as int32."""
     positions = as_integers("positions", positions)
@@ -105,6 +114,18 @@ def check_sources(query, value, key):
         raise ValueError(
             "`query`, `value` and `key` must have the same batch, `key` and `value` "
             f"the same length too. Received: {', '.join(shapes)}."
+        )
+
+
+def check_left_out(value, key):
+    """Refuse values beside those that a cache from `precompute` holds."""
+    given = {"value": value, "key": key}
+    given = [f"`{name}`" for name, x in given.items() if x is not None]
+    if given:
+        raise ValueError(
+            "A cache from `precompute` holds the keys and values that are attended "
+            f"to. Received: {' and '.join(given)} beside it. Pass value=None; for "
+            "another source call `precompute` again."
         )
 
 

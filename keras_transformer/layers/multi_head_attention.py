@@ -8,6 +8,7 @@ from keras_transformer.layers.base import (
     BaseLayer,
     CarriedMask,
     check_axes,
+    check_left_out,
     check_plug,
     check_positions,
     check_sources,
@@ -69,7 +70,7 @@ class MultiHeadAttention(BaseLayer):
 
     Call arguments:
         query: (B, T, E).
-        value: (B, S, E'). `None` with a cache from `precompute`.
+        value: (B, S, E'). `None` with a cache from `precompute`, which holds it.
         key: (B, S, E''); `value` if not given.
         query_mask: (B, T); only handed on to the output.
         value_mask: (B, S), `True` for tokens.
@@ -143,8 +144,7 @@ class MultiHeadAttention(BaseLayer):
                 f"num_heads={num_heads}, num_key_value_heads={num_key_value_heads}."
             )
         check_plug("rotary", rotary)
-        if scale is not None:
-            check_number("scale", scale, above=0)
+        check_number("scale", scale, above=0, optional=True)
         if rotary is not None and key_dim % 2:
             raise ValueError(
                 "`rotary` turns pairs of features and needs an even `key_dim`. "
@@ -225,6 +225,7 @@ class MultiHeadAttention(BaseLayer):
         growing = cache is not None and "slot" in cache
         queries = project(self.query, query)  # (B, T, N, H)
         if cache is not None and not growing:
+            check_left_out(value, key)
             keys, values = _as_heads(cache)
             check_sources(query, values, keys)
         else:

@@ -68,8 +68,8 @@ class TransformerBlock(BaseLayer):
             `RelativePositionBias`.
         positions: Positions (T,) or (B, T) of the tokens, for `rotary` and
             `sliding_window`; counted on from the tokens in the cache if not given.
-        cache: From `create_cache` or from an earlier call. `encoder_outputs` is
-            not needed then.
+        cache: From `create_cache` or from an earlier call. It holds what the block
+            reads of `encoder_outputs`, which are left out then.
         return_attention_scores: Whether to return the weights as well.
         training: Whether dropout is applied.
 
@@ -80,8 +80,9 @@ class TransformerBlock(BaseLayer):
 
     Raises:
         ValueError: Sizes that do not divide, an unknown activation or norm,
-            inputs of another width, encoder outputs missing or not expected, a
-            mask of another shape or an additive one.
+            inputs of another width, encoder outputs missing, not expected or
+            given beside a cache that holds them, a mask of another shape or an
+            additive one.
 
     Example:
 
@@ -131,6 +132,7 @@ class TransformerBlock(BaseLayer):
             "attention_dropout", attention_dropout, at_least=0, below=1, optional=True
         )
         check_number("layer_norm_epsilon", layer_norm_epsilon, above=0)
+        check_number("attention_scale", attention_scale, above=0, optional=True)
         check_plug("rotary", rotary)
         check_choice("norm", norm, ("layer", "rms"))
         if key_dim is None and embed_dim % num_heads:
@@ -330,7 +332,14 @@ class TransformerBlock(BaseLayer):
         return cache
 
     def _check_encoder(self, encoder_outputs, cache):
-        given = encoder_outputs is not None or "cross_attention" in cache
+        held = "cross_attention" in cache
+        given = encoder_outputs is not None or held
+        if held and encoder_outputs is not None:
+            raise ValueError(
+                f"`cache` of layer {self.name!r} holds the encoder outputs that it "
+                "was created with. Received: `encoder_outputs` beside it. Leave them "
+                "out; for another source call `create_cache` again."
+            )
         if given and not self.cross_attention:
             raise ValueError(
                 f"Layer {self.name!r} has no cross-attention but received "

@@ -67,8 +67,8 @@ class TransformerStack(BaseLayer):
         positions: Positions (T,) or (B, T) of the tokens, for `rotary`,
             `position_bias` and `sliding_window`; counted on from the tokens in the
             cache if not given.
-        cache: From `create_cache` or from an earlier call. `encoder_outputs` and
-            their mask are not needed then.
+        cache: From `create_cache` or from an earlier call. It holds what the blocks
+            read of `encoder_outputs`, which are left out then, with their mask.
         return_attention_scores: Whether to return the weights as well.
         training: Whether dropout is applied.
 

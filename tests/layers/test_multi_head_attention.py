@@ -78,6 +78,10 @@ def test_a_precomputed_source_equals_the_source():
     one = layer.precompute(ops.convert_to_tensor(SOURCE[:1]))
     with pytest.raises(ValueError, match="must have the same batch"):
         layer(X, None, cache=one)
+    with pytest.raises(ValueError, match="Received: `value` beside it"):
+        layer(X, 2 * SOURCE, cache=cache)
+    with pytest.raises(ValueError, match="Received: `key` beside it"):
+        layer(X, None, 2 * SOURCE, cache=cache)
 
 
 def randomize_attention():

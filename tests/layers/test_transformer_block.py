@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 import keras_transformer as kt
 from cases.helpers import assert_close, randomize
@@ -37,6 +38,20 @@ def test_encoder_outputs_and_cross_attention_belong_together():
         kt.TransformerEncoder(8, 2, 12)(X, SOURCE)
 
 
+def test_encoder_outputs_beside_a_cache_that_holds_them_are_refused():
+    targets, source = ops.convert_to_tensor(X), ops.convert_to_tensor(SOURCE)
+    sizes = dict(embed_dim=8, num_heads=2, dense_dim=12)
+    for layer in (
+        kt.TransformerDecoder(**sizes),
+        kt.TransformerStack(1, **sizes, causal=True, cross_attention=True),
+    ):
+        full = layer(targets, source)
+        cache = layer.create_cache(2, 4, source)
+        with pytest.raises(ValueError, match="Received: `encoder_outputs` beside it"):
+            layer(targets, 2 * source, cache=cache)
+        assert_close(layer(targets, cache=cache)[0], full)
+
+
 @pytest.mark.parametrize(
     "settings, message",
     [
@@ -52,6 +67,7 @@ def test_encoder_outputs_and_cross_attention_belong_together():
             "`dropout` must be a finite number",
         ),
         (dict(dense_dim=True), "`dense_dim` must be a positive integer"),
+        (dict(attention_scale=0), "`attention_scale` must be a finite number above 0"),
     ],
 )
 def test_wrong_settings_are_refused_in_the_constructor(settings, message):
