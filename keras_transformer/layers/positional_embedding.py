@@ -9,7 +9,7 @@ from keras_transformer.layers.base import (
     check_axes,
     check_positions,
 )
-from keras_transformer.layers.sinusoidal_encoding import SinusoidalEncoding
+from keras_transformer.layers.sinusoidal_encoding import LAYOUTS, SinusoidalEncoding
 from keras_transformer.ops.backend import is_traced, static_size
 from keras_transformer.ops.checks import (
     check_choice,
@@ -18,6 +18,8 @@ from keras_transformer.ops.checks import (
     check_number,
 )
 from keras_transformer.ops.masks import padding_mask
+
+ENCODINGS = ("learned", "sinusoidal", None)
 
 
 class PositionalEmbedding(BaseLayer):
@@ -63,8 +65,8 @@ class PositionalEmbedding(BaseLayer):
 
     Raises:
         ValueError: A sequence longer than the learned table, half-precision
-            ids, a size out of range, an unknown encoding, a shared table of
-            another size.
+            ids, a size out of range, an unknown encoding or layout, a shared table
+            of another size.
 
     Example:
 
@@ -101,7 +103,8 @@ class PositionalEmbedding(BaseLayer):
         )
         input_dim = check_integer("input_dim", input_dim)
         output_dim = check_integer("output_dim", output_dim)
-        check_choice("encoding", encoding, ("learned", "sinusoidal", None))
+        check_choice("encoding", encoding, ENCODINGS)
+        check_choice("layout", layout, LAYOUTS)
         check_id("pad_id", pad_id, input_dim, "input_dim")
         check_integer("position_offset", position_offset, 0)
         check_integer("num_segments", num_segments, 0)

@@ -3,10 +3,10 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.base import VECTORS, BaseLayer, check_axes
+from keras_transformer.layers.base import VECTORS, BaseLayer, check_axes, full_dtype
 from keras_transformer.ops import masks
 from keras_transformer.ops.attention import attend
-from keras_transformer.ops.checks import check_integer
+from keras_transformer.ops.checks import check_integer, check_number
 
 
 class SelfAttentiveEmbedding(BaseLayer):
@@ -56,11 +56,7 @@ class SelfAttentiveEmbedding(BaseLayer):
         super().__init__(**kwargs)
         num_hops = check_integer("num_hops", num_hops)
         attention_dim = check_integer("attention_dim", attention_dim)
-        if not isinstance(penalty, (int, float)) or not penalty >= 0:
-            raise ValueError(
-                "`penalty` must be a number of at least 0. Received: "
-                f"penalty={penalty!r}."
-            )
+        check_number("penalty", penalty, at_least=0)
         self.num_hops = num_hops
         self.attention_dim = attention_dim
         self.penalty = penalty
@@ -109,9 +105,7 @@ class SelfAttentiveEmbedding(BaseLayer):
 
 def _overlap(annotations):
     """Return the mean over the batch of ||A A^T - I||_F^2."""
-    annotations = ops.cast(
-        annotations, keras.backend.result_type(annotations.dtype, "float32")
-    )
+    annotations = ops.cast(annotations, full_dtype(annotations.dtype))
     products = ops.einsum("brs,bqs->brq", annotations, annotations)
     identity = ops.eye(products.shape[-1], dtype=products.dtype)
     return ops.mean(ops.sum(ops.square(products - identity), axis=(1, 2)))

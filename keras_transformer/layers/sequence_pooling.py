@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.base import VECTORS, BaseLayer, check_axes
+from keras_transformer.layers.base import VECTORS, BaseLayer, check_axes, full_dtype
 from keras_transformer.ops import masks
 from keras_transformer.ops.checks import check_choice
 
@@ -61,7 +61,7 @@ class SequencePooling(BaseLayer):
         zeros = ops.zeros_like(inputs)
         if self.mode == "mean":
             # Half precision cannot count beyond 2048 (float16) or 256 (bfloat16).
-            dtype = keras.backend.result_type(inputs.dtype, "float32")
+            dtype = full_dtype(inputs.dtype)
             total = ops.sum(ops.cast(ops.where(tokens, inputs, zeros), dtype), axis=1)
             count = ops.sum(ops.cast(tokens, dtype), axis=1)  # (B, 1)
             return ops.cast(total / ops.maximum(count, 1.0), inputs.dtype)

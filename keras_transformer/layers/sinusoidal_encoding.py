@@ -7,6 +7,8 @@ from keras_transformer.layers.base import BaseLayer, as_integers, check_position
 from keras_transformer.ops.checks import check_choice, check_number
 from keras_transformer.ops.positions import sinusoids
 
+LAYOUTS = ("interleaved", "concatenated")
+
 
 class SinusoidalEncoding(BaseLayer):
     """Add sines and cosines of the position to a sequence of vectors.
@@ -46,7 +48,7 @@ class SinusoidalEncoding(BaseLayer):
         self, *, layout: str = "interleaved", max_wavelength: float = 10000, **kwargs
     ):
         super().__init__(**kwargs)
-        check_choice("layout", layout, ("interleaved", "concatenated"))
+        check_choice("layout", layout, LAYOUTS)
         check_number("max_wavelength", max_wavelength, above=0)
         self.layout = layout
         self.max_wavelength = max_wavelength

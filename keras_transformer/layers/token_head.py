@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.base import BaseLayer
+from keras_transformer.layers.base import BaseLayer, full_dtype
 from keras_transformer.ops.checks import check_integer, check_number
 from keras_transformer.ops.projection import project
 
@@ -28,7 +28,8 @@ class TokenHead(BaseLayer):
         inputs: (B, T, E).
 
     Returns:
-        Logits (B, T, V) in float32, whatever the dtype policy.
+        Logits (B, T, V) in float32, whatever the dtype policy (float64 under
+        float64).
 
     Raises:
         ValueError: A size out of range, a table of another vocabulary.
@@ -94,8 +95,9 @@ class TokenHead(BaseLayer):
             logits = project(self.projection, inputs)
         else:
             logits = project(self.token_embedding, inputs, reverse=True)
-        logits = ops.cast(logits, "float32")  # (B, T, E) -> (B, T, V)
-        return logits + ops.cast(self.bias, "float32") if self.use_bias else logits
+        # (B, T, E) -> (B, T, V), in at least float32 for the loss and the search
+        logits = ops.cast(logits, full_dtype(self.compute_dtype))
+        return logits + ops.cast(self.bias, logits.dtype) if self.use_bias else logits
 
     def compute_output_shape(self, inputs_shape):
         return (*inputs_shape[:-1], self.vocabulary_size)

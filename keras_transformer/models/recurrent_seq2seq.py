@@ -3,10 +3,10 @@
 import keras
 from keras import ops
 
-from keras_transformer.layers.base import BaseModel, as_integers, shifted_seed
+from keras_transformer.layers.base import BaseModel, full_dtype, shifted_seed
 from keras_transformer.layers.recurrent_decoder import ATTENTIONS, RecurrentDecoder
 from keras_transformer.layers.recurrent_encoder import RecurrentEncoder
-from keras_transformer.models.settings import read_tokens
+from keras_transformer.models.settings import as_tokens, read_tokens
 from keras_transformer.ops import masks
 from keras_transformer.ops.backend import static_size
 from keras_transformer.ops.checks import (
@@ -115,10 +115,13 @@ class RecurrentSeq2Seq(BaseModel):
         seed: int | None = None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        # Keras would cast float ids to half precision, and 2909 become 2912.
+        super().__init__(autocast=False, **kwargs)
         vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
+        if source_vocabulary_size is None:
+            source_vocabulary_size = vocabulary_size
         source_vocabulary_size = check_integer(
-            "source_vocabulary_size", source_vocabulary_size or vocabulary_size
+            "source_vocabulary_size", source_vocabulary_size
         )
         embed_dim = check_integer("embed_dim", embed_dim)
         check_choice("attention", attention, ATTENTIONS)
@@ -215,8 +218,9 @@ class RecurrentSeq2Seq(BaseModel):
             for index, name in enumerate(("source", "target", "output"))
         }
         # Logits in at least float32, for the loss and the search.
-        dtype = "float64" if self.compute_dtype == "float64" else "float32"
-        self.head = keras.layers.Dense(vocabulary_size, name="head", dtype=dtype)
+        self.head = keras.layers.Dense(
+            vocabulary_size, name="head", dtype=full_dtype(self.compute_dtype)
+        )
 
     def build(self, inputs_shape=None):
         self.source_embedding.build((None, None))
@@ -268,7 +272,7 @@ class RecurrentSeq2Seq(BaseModel):
                 f"Model {self.name!r} has attention=None, and therefore no alignment. "
                 "Leave out what needs one, such as a coverage penalty."
             )
-        tokens = as_integers("tokens", tokens)
+        tokens = as_tokens(tokens)
         outputs, alignment, carry = self.decoder.step(
             self.target_embedding(tokens), state["carry"], state["memory"]
         )

@@ -42,7 +42,7 @@ def build_sentence_embedding_classifier(
 
     Returns:
         A functional model from ids (B, T) to probabilities (B, num_classes) in
-        float32.
+        float32, whatever the dtype policy (float64 under float64).
 
     Raises:
         ValueError: A size or rate out of range.

@@ -142,15 +142,20 @@ def token_positions(ids, mask=None):
     return ops.maximum(ops.cumsum(ops.cast(mask, "int32"), axis=1) - 1, 0)
 
 
-def as_column(tokens):
-    """Return one token id a row, (B,), as ids (B, 1)."""
+def as_tokens(tokens):
+    """Return one token id a row, (B,), as int32."""
     tokens = as_integers("tokens", tokens)
     if len(tokens.shape) != 1:
         raise ValueError(
             "`tokens` must be one id a row, of shape (batch,). Received shape "
             f"{tuple(tokens.shape)}."
         )
-    return ops.expand_dims(tokens, 1)
+    return tokens
+
+
+def as_column(tokens):
+    """Return one token id a row, (B,), as ids (B, 1)."""
+    return ops.expand_dims(as_tokens(tokens), 1)
 
 
 def position_limit(model) -> int | None:

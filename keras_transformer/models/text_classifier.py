@@ -3,7 +3,11 @@
 import keras
 from keras import layers
 
-from keras_transformer.layers.positional_embedding import PositionalEmbedding
+from keras_transformer.layers.base import full_dtype
+from keras_transformer.layers.positional_embedding import (
+    ENCODINGS,
+    PositionalEmbedding,
+)
 from keras_transformer.layers.sequence_pooling import SequencePooling
 from keras_transformer.layers.transformer_encoder import TransformerEncoder
 from keras_transformer.ops.checks import (
@@ -57,7 +61,7 @@ def build_text_classifier(
 
     Returns:
         A functional model from ids (B, T) to probabilities (B, num_classes) in
-        float32, whatever the dtype policy.
+        float32, whatever the dtype policy (float64 under float64).
 
     Raises:
         ValueError: A size or rate out of range, an unknown word for `positions`
@@ -72,11 +76,13 @@ def build_text_classifier(
     """
     check_name(name)
     vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
+    embed_dim = check_integer("embed_dim", embed_dim)
     num_layers = check_integer("num_layers", num_layers)
     num_classes = check_integer("num_classes", num_classes)
+    sequence_length = check_integer("sequence_length", sequence_length)
     check_number("dropout", dropout, at_least=0, below=1)
     check_pad_id(pad_id, vocabulary_size)
-    check_choice("positions", positions, (None, "learned", "sinusoidal"))
+    check_choice("positions", positions, ENCODINGS)
     check_choice("pooling", pooling, ("mean", "max", "first"))
 
     ids = keras.Input((None,), dtype="int32", name="ids")
@@ -115,10 +121,11 @@ def build_text_classifier(
 
 
 def class_probabilities(num_classes: int) -> layers.Dense:
-    """Return the last layer of a classifier, in float32 for the loss's sake."""
+    """Return the last layer of a classifier, in at least float32 for the loss."""
     activation = "sigmoid" if num_classes == 1 else "softmax"
+    dtype = full_dtype(keras.config.dtype_policy().compute_dtype)
     return layers.Dense(
-        num_classes, activation=activation, dtype="float32", name="probabilities"
+        num_classes, activation=activation, dtype=dtype, name="probabilities"
     )
 
 

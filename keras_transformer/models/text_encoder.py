@@ -3,7 +3,10 @@
 import keras
 
 from keras_transformer.layers.base import BaseModel, shifted_seed
-from keras_transformer.layers.positional_embedding import PositionalEmbedding
+from keras_transformer.layers.positional_embedding import (
+    ENCODINGS,
+    PositionalEmbedding,
+)
 from keras_transformer.layers.transformer_stack import TransformerStack
 from keras_transformer.models.settings import (
     STACK_SETTINGS,
@@ -13,7 +16,7 @@ from keras_transformer.models.settings import (
     split_settings,
     token_positions,
 )
-from keras_transformer.ops.checks import check_id, check_integer
+from keras_transformer.ops.checks import check_choice, check_id, check_integer
 
 
 class TextEncoder(BaseModel):
@@ -92,6 +95,7 @@ class TextEncoder(BaseModel):
         settings, common = split_settings(type(self), settings)
         super().__init__(autocast=False, **common)
         vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
+        check_choice("positions", positions, ENCODINGS)
         check_id("pad_id", pad_id, vocabulary_size, "vocabulary_size")
         self.vocabulary_size = vocabulary_size
         self.num_layers = num_layers

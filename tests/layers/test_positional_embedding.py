@@ -41,6 +41,7 @@ def test_positions_beyond_the_table_are_refused():
         (dict(pad_id=12), "`pad_id` must be an id below.*pad_id=12, input_dim=12"),
         (dict(encoding="fourier"), "`encoding` must be one of 'learned', 'sinusoidal'"),
         (dict(output_dim=0), "`output_dim` must be a positive integer"),
+        (dict(layout="half"), "`layout` must be one of 'interleaved', 'concat.*'half'"),
         (dict(sequence_length=None), "`sequence_length` must be a positive integer"),
         (dict(num_segments=-1), "`num_segments` must be an integer of at least 0"),
         (dict(position_offset=0.5), "`position_offset` must be an integer"),

@@ -30,6 +30,15 @@ def test_logits_are_float32_under_every_policy(policy):
         assert keras.backend.standardize_dtype(logits.dtype) == "float32"
 
 
+def test_logits_of_float64_stay_float64():
+    if keras.backend.backend() == "jax":
+        pytest.skip("JAX has float64 only when asked for at its start")
+    table = keras.layers.ReversibleEmbedding(12, 8, dtype="float64")
+    for settings in ({}, {"token_embedding": table, "use_bias": True}):
+        logits = kt.TokenHead(12, dtype="float64", **settings)(X)
+        assert keras.backend.standardize_dtype(logits.dtype) == "float64"
+
+
 def test_a_table_of_another_vocabulary_is_refused():
     table = keras.layers.ReversibleEmbedding(11, 8)
     with pytest.raises(ValueError, match="ReversibleEmbedding of vocabulary_size=12"):

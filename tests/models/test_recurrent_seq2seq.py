@@ -174,6 +174,7 @@ REFUSED = [
     (dict(attention="luong", score="dot", bidirectional=True), "one-way encoder"),
     (dict(share_embeddings=True, source_vocabulary_size=9), "one vocabulary"),
     (dict(units=0), "`units` must be a positive integer"),
+    (dict(source_vocabulary_size=0), "`source_vocabulary_size` must be a positive"),
     (dict(num_layers=0), "`num_layers` must be a positive integer"),
     (dict(dropout=1.0), "`dropout` must be a finite number"),
     (dict(stop_id=12), "`stop_id` must be an id below `vocabulary_size`.*stop_id=12"),
@@ -202,6 +203,12 @@ def test_wrong_inputs_are_refused(inputs, message):
     model = make("2014")
     with pytest.raises(ValueError, match=message):
         model.call(inputs)
+
+
+def test_tokens_of_a_step_have_one_axis():
+    model = make("2014")
+    with pytest.raises(ValueError, match="one id a row"):
+        model.step(TARGETS[:, :1], model.start(SOURCE, 9))
 
 
 def test_attending_variants_are_all_but_those_of_2014():
