@@ -98,7 +98,7 @@ def gelu_tanh(x):
     return keras.activations.gelu(x, approximate=True)
 
 
-def get_activation(activation):
+def get_activation(activation, name: str = "activation"):
     """Return an activation function, or say which name is unknown."""
     if activation == "gelu_tanh":
         return gelu_tanh
@@ -106,6 +106,6 @@ def get_activation(activation):
         return keras.activations.get(activation)
     except (ValueError, TypeError) as error:
         raise ValueError(
-            "`activation` must be 'gelu_tanh', the name of a Keras activation or a "
-            f"function. Received: activation={activation!r}."
+            f"`{name}` must be 'gelu_tanh', the name of a Keras activation or a "
+            f"function. Received: {name}={activation!r}."
         ) from error

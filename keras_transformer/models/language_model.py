@@ -3,7 +3,10 @@
 from keras import ops
 
 from keras_transformer.layers.base import shifted_seed
-from keras_transformer.layers.positional_embedding import PositionalEmbedding
+from keras_transformer.layers.positional_embedding import (
+    ENCODINGS,
+    PositionalEmbedding,
+)
 from keras_transformer.layers.token_head import TokenHead
 from keras_transformer.layers.transformer_stack import TransformerStack
 from keras_transformer.models.settings import (
@@ -18,7 +21,12 @@ from keras_transformer.models.settings import (
 from keras_transformer.models.writing_model import WritingModel
 from keras_transformer.ops.backend import static_size
 from keras_transformer.ops.cache import next_positions
-from keras_transformer.ops.checks import check_id, check_integer
+from keras_transformer.ops.checks import (
+    check_choice,
+    check_id,
+    check_integer,
+    check_number,
+)
 
 
 class LanguageModel(WritingModel):
@@ -58,7 +66,7 @@ class LanguageModel(WritingModel):
         training: Whether dropout is applied.
 
     Returns:
-        Logits (B, T, V) in float32.
+        Logits (B, T, V) in float32 (float64 under float64).
 
     Raises:
         ValueError: A size out of range, an unknown setting, a text longer than
@@ -100,6 +108,8 @@ class LanguageModel(WritingModel):
         settings, common = split_settings(type(self), settings)
         super().__init__(autocast=False, **common)
         vocabulary_size = check_integer("vocabulary_size", vocabulary_size)
+        check_choice("positions", positions, ENCODINGS)
+        check_number("head_scale", head_scale, above=0, optional=True)
         for name, value in (("pad_id", pad_id), ("stop_id", stop_id)):
             check_id(name, value, vocabulary_size, "vocabulary_size")
         self.vocabulary_size = vocabulary_size
@@ -204,7 +214,7 @@ class LanguageModel(WritingModel):
             state: From `start` or from an earlier step.
 
         Returns:
-            The logits (B, V) in float32, and the new state.
+            The logits (B, V) as in a call, and the new state.
         """
         ids = as_column(tokens)
         positions = next_positions(state, 1)

@@ -35,7 +35,8 @@ class MaskedLanguageModel(TextEncoder):
         training: Whether dropout is applied.
 
     Returns:
-        Logits (B, T, V) in float32; (B, P, V) with `mask_positions`.
+        Logits (B, T, V) in float32 (float64 under float64); (B, P, V) with
+        `mask_positions`.
 
     Raises:
         ValueError: As `TextEncoder`.
@@ -82,7 +83,7 @@ class MaskedLanguageModel(TextEncoder):
         )
         self.tie_head = tie_head
         if head_activation is not None:
-            head_activation = get_activation(head_activation)
+            head_activation = get_activation(head_activation, "head_activation")
         self.head_activation = head_activation
         self.head_dense = keras.layers.Dense(
             embed_dim,

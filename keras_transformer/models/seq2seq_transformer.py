@@ -3,7 +3,11 @@
 from keras import ops
 
 from keras_transformer.layers.base import shifted_seed
-from keras_transformer.layers.positional_embedding import PositionalEmbedding
+from keras_transformer.layers.positional_embedding import (
+    ENCODINGS,
+    PositionalEmbedding,
+)
+from keras_transformer.layers.sinusoidal_encoding import LAYOUTS
 from keras_transformer.layers.token_head import TokenHead
 from keras_transformer.layers.transformer_stack import TransformerStack
 from keras_transformer.models.settings import (
@@ -18,7 +22,12 @@ from keras_transformer.models.settings import (
 )
 from keras_transformer.models.writing_model import WritingModel
 from keras_transformer.ops.cache import next_positions
-from keras_transformer.ops.checks import check_id, check_integer
+from keras_transformer.ops.checks import (
+    check_choice,
+    check_id,
+    check_integer,
+    check_number,
+)
 
 
 class Seq2SeqTransformer(WritingModel):
@@ -76,7 +85,7 @@ class Seq2SeqTransformer(WritingModel):
         training: Whether dropout is applied.
 
     Returns:
-        Logits (B, T, V) in float32.
+        Logits (B, T, V) in float32 (float64 under float64).
 
     Raises:
         ValueError: A size out of range, an unknown setting, a text longer than
@@ -137,6 +146,18 @@ class Seq2SeqTransformer(WritingModel):
                 f"vocabulary_size={vocabulary_size}, source_vocabulary_size="
                 f"{source_size}. Pass share_embeddings=False."
             )
+        num_decoder_layers = check_integer(
+            "num_decoder_layers", num_decoder_layers, optional=True
+        )
+        num_decoder_heads = check_integer(
+            "num_decoder_heads", num_decoder_heads, optional=True
+        )
+        decoder_dense_dim = check_integer(
+            "decoder_dense_dim", decoder_dense_dim, optional=True
+        )
+        check_choice("positions", positions, ENCODINGS)
+        check_choice("position_layout", position_layout, LAYOUTS)
+        check_number("head_scale", head_scale, above=0, optional=True)
         check_integer("start_id", start_id, 0)
         for name, value in (
             ("pad_id", pad_id),
@@ -309,7 +330,7 @@ class Seq2SeqTransformer(WritingModel):
                 source as well, the mean of its heads.
 
         Returns:
-            The logits (B, V) in float32, the new state, and with `return_alignment`
+            The logits (B, V) as in a call, the new state, and with `return_alignment`
             the weights (B, S).
         """
         ids = as_column(tokens)

@@ -292,7 +292,7 @@ SIZES = dict(
         (kt.LanguageModel, dict(causal=False), "has no setting 'causal'.*dropout"),
         (kt.LanguageModel, dict(heads=2), "has no setting 'heads'"),
         (kt.LanguageModel, dict(stop_id=13), "`stop_id` must be an id below"),
-        (kt.LanguageModel, dict(positions="rope"), "`encoding` must be one of"),
+        (kt.LanguageModel, dict(positions="rope"), "`positions` must be one of"),
         (kt.LanguageModel, dict(vocabulary_size=0), "`vocabulary_size` must be"),
         (kt.Seq2SeqTransformer, dict(position_bias=None), "no setting 'position_b"),
         (kt.Seq2SeqTransformer, dict(start_id=-1), "`start_id` must be"),
@@ -303,7 +303,7 @@ SIZES = dict(
         ),
         (kt.TextEncoder, dict(pad_id=99), "`pad_id` must be an id below"),
         (kt.MaskedLanguageModel, dict(pooler=True), "no setting 'pooler'"),
-        (kt.MaskedLanguageModel, dict(head_activation="no"), "`activation` must be"),
+        (kt.MaskedLanguageModel, dict(head_activation="no"), "`head_activation` must"),
     ],
 )
 def test_wrong_settings_are_refused(model_class, settings, message):
