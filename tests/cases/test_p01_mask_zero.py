@@ -122,8 +122,7 @@ def kinds_and_ways():
 
 @pytest.mark.parametrize(("kind", "way"), quick(kinds_and_ways(), QUICK_WAYS))
 def test_padding_changes_no_valid_position(kind, way):
-    depth = 3 if way in ("mask_zero", "first_only") else 2
-    model = model_of(kind, way, SELF_ATTENDING["encoder"], depth)
+    model = model_of(kind, way, SELF_ATTENDING["encoder"], depth=3)
     padded = model(PADDED)
     assert_close(array(padded)[:, :3], model(SHORT))
     assert carried_mask(padded).tolist() == MASK.tolist()

@@ -40,8 +40,44 @@ def test_every_class_with_dropout_is_tried():
         for name, cls in public_layers().items()
         if "dropout" in inspect.signature(cls).parameters
     }
-    having.remove("PositionalEmbedding")  # of ids: `tests/layers` tries its dropout
+    having.remove("PositionalEmbedding")  # of ids: tried below
     assert {EXAMPLES[name].layer for name in DROPPING} == having
+
+
+def embedding(**more):
+    return kt.PositionalEmbedding(9, 12, 8, **{"dropout": 0.5, **more})
+
+
+def test_dropout_of_embeddings_acts_in_training_only_and_keeps_their_mean():
+    layer, plain = embedding(), embedding(dropout=0.0)
+    ids = np.full((ROWS, 3), 5, "int32")
+    layer.build(ids.shape)
+    plain.build(ids.shape)
+    for weight in randomize(layer).trainable_variables:
+        weight.assign(1.0 + np.abs(array(weight)))
+    expected = array(copy_weights(layer, plain)(ids))
+    assert_close(layer(ids), expected)
+    assert_close(layer(ids, training=False), expected)
+    assert_close(plain(ids, training=True), expected)
+    trained = array(layer(ids, training=True))
+    assert abs(trained.mean() / expected.mean() - 1) < 0.02
+    assert abs((trained == 0).mean() - 0.5) < 0.02
+    kept = trained != 0
+    assert_close(trained[kept], 2 * expected[kept])
+    assert len(np.unique(trained.mean(axis=(1, 2)))) > ROWS // 4
+    assert np.abs(trained - array(layer(ids, training=True))).max() > 1e-3
+
+
+def test_dropout_of_embeddings_follows_its_seed():
+    ids = np.array([[5, 6, 7]], "int32")
+
+    def outputs(seed):
+        layer = embedding(seed=seed)
+        layer.build(ids.shape)
+        return array(randomize(layer)(ids, training=True))
+
+    assert_close(outputs(1), outputs(1), atol=0)
+    assert np.abs(outputs(1) - outputs(2)).max() > 1e-3
 
 
 @pytest.mark.parametrize("name", quick(DROPPING))
