@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 
+from cases.every_model import MODELS
 from cases.helpers import arrays
 from support import ALL, functional
 
@@ -24,10 +25,19 @@ def folder(tmp_path_factory):
     return Path(named) if named else tmp_path_factory.mktemp("exchange")
 
 
-@pytest.mark.parametrize("name", ALL)
+def made(name):
+    """Return a layer as a model, or a model, and its inputs."""
+    if name in ALL:
+        return functional(ALL[name]), ALL[name].arrays()
+    example = MODELS[name.removeprefix("model-")]
+    model = example.make(**({"name": "model"} if example.is_class else {}))
+    return model, example.inputs()
+
+
+@pytest.mark.parametrize("name", [*ALL, *(f"model-{name}" for name in MODELS)])
 def test_a_saved_model_is_the_same_on_every_backend(name, folder):
-    example, backend = ALL[name], keras.backend.backend()
-    model, inputs = functional(example), example.arrays()
+    backend = keras.backend.backend()
+    model, inputs = made(name)
     expected = arrays(model(inputs))
     model.save(folder / f"{name}-{backend}.keras")
     np.savez(folder / f"{name}-{backend}.npz", *expected)
