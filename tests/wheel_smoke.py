@@ -4,6 +4,7 @@ A script, not a pytest file: it runs where the wheel is installed, away from the
 checkout, under the backend that KERAS_BACKEND names.
 """
 
+import importlib.util
 import subprocess
 import sys
 import tempfile
@@ -71,11 +72,34 @@ def check(jit_compile, folder):
     assert all(part in page for part in parts), "the wheel has no files of the page"
 
 
+def check_neighbours():
+    """Between layers of others, padding changes no token's vector either."""
+    x = ids = keras.Input((None,), dtype="int32")
+    x = kt.PositionalEmbedding(12, 20, 16)(x)
+    x = kt.TransformerEncoder(embed_dim=16, num_heads=2, dense_dim=32)(x)
+    if importlib.util.find_spec("keras_hub"):
+        import keras_hub
+
+        x = keras_hub.layers.TransformerEncoder(intermediate_dim=32, num_heads=2)(x)
+        x = kt.TransformerEncoder(embed_dim=16, num_heads=2, dense_dim=32)(x)
+    x = keras.layers.MultiHeadAttention(num_heads=2, key_dim=8)(x, x)
+    x = kt.TransformerEncoder(embed_dim=16, num_heads=2, dense_dim=32)(x)
+    pooled = keras.layers.GlobalAveragePooling1D()(x)
+    model = keras.Model(ids, [x, pooled])
+    short = np.array([[5, 6, 7], [8, 9, 1]], "int32")
+    padded = np.pad(short, ((0, 0), (0, 4)))
+    vectors, mean = model.predict(padded, verbose=0)
+    expected, expected_mean = model.predict(short, verbose=0)
+    np.testing.assert_allclose(vectors[:, :3], expected, atol=1e-5)
+    np.testing.assert_allclose(mean, expected_mean, atol=1e-5)
+
+
 if __name__ == "__main__":
     assert "site-packages" in Path(kt.__file__).parts, kt.__file__
     assert all(len(part) > 400 for part in load_reviews())  # the wheel has its data
     # On PyTorch jit_compile means torch.compile, which Keras leaves off by default.
     jits = [False] if keras.backend.backend() == "torch" else [True, False]
+    check_neighbours()
     with tempfile.TemporaryDirectory() as folder:
         for jit_compile in jits:
             check(jit_compile, Path(folder))
