@@ -6,17 +6,18 @@
         --model num_layers=4 --fit learning_rate=0.005 warmup_steps=2000
 
 Trains for --minutes, all runs of one command together: what a run has done lies in
---work, and the same command goes on from there. Then it translates the test pairs
-greedily and with beams. Retrieval answers with the target of the training pair whose
-source is nearest (TF-IDF of character n-grams). Choose settings with --validation,
-which scores the validation pairs and leaves the test pairs alone.
+--work, and the same command goes on from there, an epoch that was cut short anew; its
+time counts. Then it translates the test pairs greedily and with beams. Retrieval
+answers with the target of the training pair whose source is nearest (TF-IDF of
+character n-grams). Choose settings with --validation, which scores the validation
+pairs and leaves the test pairs alone. With --output a second section compares all
+recipes that --work has trained for the same time on the same pairs.
 
 multi30k and ko_en are read from --data: folders that hold the files as published
 (task 1, raw; all_pairs.tsv.gz with the columns source, split, ko and en).
 """
 
 import argparse
-import hashlib
 import json
 import os
 import sys
@@ -24,18 +25,15 @@ import time
 from pathlib import Path
 
 import keras
-import numpy as np
 import pandas as pd
 import timing
+import translator_scores
+from provenance import hash_of
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # measure this checkout
 from keras_transformer import Translator  # noqa: E402
 from keras_transformer.datasets import load_pairs, read_pairs, split  # noqa: E402
-from keras_transformer.tasks.translation_scores import (  # noqa: E402
-    translation_metrics,
-    translation_scores,
-)
 
 COMMAND = "tests/benchmarks/translator.py"
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -44,8 +42,8 @@ RECIPES = ("transformer", "2014", "2015", "luong")
 MULTI30K = ("train", "val", "test_2016_flickr")
 KO_EN = ("jhe", "tatoeba", "xnli", "sts_human")  # news and encyclopedia left out
 HELD_OUT = 400  # of tatoeba, by English sentence: for validation, and for the test
-SAMPLES = 8
-RETRIEVAL = "nearest training pair"
+WARMUP = 400  # steps, where no number of epochs is given
+CURVE = 20  # most rows that are printed of the validation curve
 
 
 def load(options) -> dict[str, pd.DataFrame]:
@@ -94,13 +92,22 @@ def fold(text: str) -> str:
 
 
 class Clock(keras.callbacks.Callback):
-    """Stop at the end of an epoch once the minutes are over, those of earlier runs
-    included."""
+    """Stop once the minutes are over, those of earlier runs included.
 
-    def __init__(self, file: Path, minutes: float):
+    The time is noted as it passes, not at the end of an epoch: what is lost when a
+    process is killed was spent all the same. Each epoch's logs get their `minutes`.
+
+    Args:
+        file: Where the time is noted.
+        minutes: Most minutes; the validation after the last step comes on top.
+        every: Seconds from one note to the next.
+    """
+
+    def __init__(self, file: Path, minutes: float, every: float = 1.0):
         super().__init__()
-        self.file, self.limit = file, 60 * minutes
-        self.before = json.loads(file.read_text())["seconds"] if file.exists() else 0.0
+        self.file, self.limit, self.every = file, 60 * minutes, every
+        old = json.loads(file.read_text()) if file.exists() else {}
+        self.before, self.epochs = old.get("seconds", 0.0), old.get("epochs", 0)
 
     @property
     def seconds(self) -> float:
@@ -108,11 +115,27 @@ class Clock(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         self.start = time.perf_counter()
+        self.noted = self.seconds
+
+    def on_train_batch_end(self, batch, logs=None):
+        seconds = self.seconds
+        if seconds >= self.limit:
+            self.model.stop_training = True
+        if seconds >= self.noted + self.every:
+            self.note(seconds)
 
     def on_epoch_end(self, epoch, logs=None):
-        self.file.write_text(json.dumps({"seconds": self.seconds, "epochs": epoch + 1}))
-        if self.seconds >= self.limit:
-            self.model.stop_training = True
+        self.epochs = epoch + 1
+        self.note(self.seconds)
+        if logs is not None:
+            logs["minutes"] = self.noted / 60
+
+    def note(self, seconds: float):
+        """Write the time to the file, whole or not at all."""
+        new = self.file.with_suffix(".new")
+        new.write_text(json.dumps({"seconds": seconds, "epochs": self.epochs}))
+        new.replace(self.file)
+        self.noted = seconds
 
 
 def train(parts, folder: Path, options) -> tuple[Translator, dict]:
@@ -130,110 +153,68 @@ def train(parts, folder: Path, options) -> tuple[Translator, dict]:
                 **dict(options.model),
             )
             translator.save(start)
-        history = translator.fit(
+        epochs = {"epochs": options.epochs}
+        if options.epochs is None:  # the time ends it; `fit`'s warm-up is of epochs
+            epochs = {"epochs": 1_000_000, "warmup_steps": WARMUP}
+        log = keras.callbacks.CSVLogger(folder / "curve.csv", append=True)
+        translator.fit(
             parts["train"],
             validation_data=parts["validation"],
-            epochs=options.epochs,
             seed=options.seed,
             checkpoint_folder=folder / "checkpoint",
-            callbacks=[Clock(note, options.minutes)],
+            callbacks=[Clock(note, options.minutes), log],
             verbose=2,
-            **dict(options.fit),
-        ).history
-        pd.DataFrame(history).to_csv(folder / "curve.csv")
+            **{**epochs, **dict(options.fit)},
+        )
         translator.save(done)
     return Translator.load(done), json.loads(note.read_text())
 
 
-class Retrieval:
-    """The target of the training pair whose source is nearest."""
-
-    def __init__(self, pairs: pd.DataFrame):
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        self.targets = pairs["target"].tolist()
-        self.vectors = TfidfVectorizer(
-            analyzer="char_wb", ngram_range=(1, 4), sublinear_tf=True
-        )
-        self.known = self.vectors.fit_transform(pairs["source"])
-
-    def translate(self, texts: list[str]) -> list[str]:
-        likeness = self.vectors.transform(texts) @ self.known.T
-        nearest = np.asarray(likeness.argmax(axis=1)).ravel()
-        return [self.targets[row] for row in nearest]
+def curve(file: Path, most: int = CURVE) -> str:
+    """The validation curve as a table, of `most` epochs evenly spread."""
+    frame = pd.read_csv(file).drop_duplicates("epoch", keep="last")
+    step = -(-len(frame) // most)
+    frame = frame.iloc[::-1][::step][::-1]  # the last one is always there
+    columns = ["minutes", "perplexity", "val_perplexity", "val_accuracy"]
+    rows = [
+        [int(row.epoch) + 1, *(f"{getattr(row, name):.3f}" for name in columns)]
+        for row in frame.itertuples()
+    ]
+    return timing.markdown_table(["epoch", *columns], rows)
 
 
-def pieces_bleu(tokenizer, found, references) -> float:
-    """BLEU of lower-case subword pieces, near to what fairseq's figures are of."""
-    from sacrebleu.metrics import BLEU
-
-    found, references = (
-        [" ".join(tokenizer.encode(text, out_type=str)) for text in texts]
-        for texts in (found, references)
-    )
-    metric = BLEU(tokenize="none", lowercase=True, force=True)
-    return metric.corpus_score(found, [references]).score
-
-
-def measure(translator, parts, options) -> tuple[list[list], dict[str, str]]:
-    """The rows of the table, and the metrics' signatures."""
-    tests = [name for name in parts if name.startswith("test")]
-    retrieval, table = Retrieval(parts["train"]), []
-    for test in ["validation"] if options.validation else tests:
-        pairs = parts[test][: options.rows]
-        sources, targets = pairs["source"].tolist(), pairs["target"].tolist()
-        metrics = translation_metrics(targets)
-        rivals = {RETRIEVAL: lambda texts: retrieval.translate(texts)}
-        for beams in options.beams:
-            name = "greedy" if beams == 1 else f"{beams} beams"
-            rivals[name] = lambda texts, beams=beams: translator.translate(texts, beams)
-        for name, translate in rivals.items():
-            start = time.perf_counter()
-            found = translate(sources)
-            seconds = time.perf_counter() - start
-            scores = translation_scores(metrics, found, targets)
-            pieces = pieces_bleu(translator.target_tokenizer, found, targets)
-            figures = [scores["bleu"], scores["chrf"], pieces]
-            table.append(
-                [
-                    test,
-                    len(pairs),
-                    name,
-                    *(f"{x:.2f}" for x in figures),
-                    f"{seconds:.0f}",
-                ]
-            )
-        show = range(0, len(sources), max(1, len(sources) // 8))
-        for row in show:
-            print(
-                f"{sources[row]}\n  = {targets[row]}\n  > {found[row]}", file=sys.stderr
-            )
-    return table, {name: scores[f"{name}_signature"] for name in ("bleu", "chrf")}
-
-
-def report(table, signatures, taken, parts, options, translator) -> str:
-    """The section of RESULTS.md."""
-    header = ["test", "pairs", "by", "BLEU", "chrF", "BLEU of pieces", "seconds"]
+def report(found, taken, parts, options, translator, table: str) -> str:
+    """The section of RESULTS.md; `table` is the validation curve."""
     size = translator.target_tokenizer.vocabulary_size
-    return "\n\n".join(
-        [
-            f"## {title(options)}",
-            timing.run_line(
-                " ".join(["tests/benchmarks/translator.py", *sys.argv[1:]])
-            ),
-            f"Recipe {options.recipe}: {translator.model.count_params():,} weights, "
-            f"{size:,} token ids, {len(parts['train']):,} training pairs, "
-            f"{taken['epochs']} epochs in {taken['seconds'] / 60:.1f} minutes. "
-            f"BLEU: {signatures['bleu']}; chrF: {signatures['chrf']}; of pieces: of "
-            "the tokenizer's pieces in lower case.",
-            timing.markdown_table(header, table),
-        ]
-    )
+    signatures = found["signatures"]
+    texts = [
+        f"## {title(options)}",
+        timing.run_line(" ".join([COMMAND, *options.given]), "sacrebleu"),
+        f"Recipe {options.recipe}: {translator.model.count_params():,} weights, "
+        f"{size:,} token ids, {len(parts['train']):,} training pairs, "
+        f"{taken['seconds'] / 60:.1f} minutes with the validation, in which "
+        f"{taken['epochs']} epochs were begun. BLEU (cased, detokenised): "
+        f"{signatures['bleu']}; chrF: {signatures['chrf']}; {translator_scores.WORDS} "
+        "(a stand-in for Moses' tokenizer, in lower case): "
+        f"{signatures['words']}.",
+        *translator_scores.score_tables(found),
+        translator_scores.published(options, found),
+        f"The validation curve, before weights are averaged:\n\n{table}",
+    ]
+    return "\n\n".join(filter(None, texts))
 
 
 def title(options) -> str:
-    way = f"{options.source} to {options.target}"
-    return f"{options.name}, {way}, {options.recipe} on {keras.backend.backend()}"
+    kind = "validation, " if options.validation else ""
+    return f"{task(options)}, {kind}{options.recipe}, seed {options.seed}, {backend()}"
+
+
+def task(options) -> str:
+    return f"{options.name}, {options.source} to {options.target}"
+
+
+def backend() -> str:
+    return keras.backend.backend()
 
 
 def setting(text: str) -> tuple[str, object]:
@@ -247,7 +228,7 @@ def setting(text: str) -> tuple[str, object]:
         return name, value
 
 
-def parse() -> argparse.Namespace:
+def parse(arguments=None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -257,7 +238,7 @@ def parse() -> argparse.Namespace:
     add("--target", help="language to translate into (the data's second)")
     add("--recipe", choices=RECIPES, default="transformer", help=", ".join(RECIPES))
     add("--minutes", type=float, default=5, help="of training (%(default)s)")
-    add("--epochs", type=int, default=30, help="most epochs (%(default)s)")
+    add("--epochs", type=int, help="most epochs (as many as fit into --minutes)")
     add("--vocabulary-size", type=int, help="token ids (by the data)")
     add(
         "--model",
@@ -292,7 +273,8 @@ def parse() -> argparse.Namespace:
         help="trainings, begun and done (%(default)s)",
     )
     add("--output", type=Path, nargs="?", const=RESULTS, help="also write a section")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    options.given = sys.argv[1:] if arguments is None else arguments
     if options.name != "bundled" and not options.data:
         parser.error(f"{options.name} needs --data or KERAS_TRANSFORMER_DATA")
     first, second = LANGUAGES[options.name]
@@ -301,22 +283,43 @@ def parse() -> argparse.Namespace:
     return options
 
 
-def main() -> None:
-    options = parse()
+def key_of(options, parts) -> dict:
+    """What a training is known by: backend, settings, and the pairs that it reads."""
     names = ("name", "source", "target", "recipe", "epochs", "minutes")
     names += ("vocabulary_size", "model", "fit", "seed")
-    key = json.dumps([keras.backend.backend(), *(getattr(options, n) for n in names)])
-    stem = f"{options.name}-{options.target}-{options.recipe}"
-    folder = options.work / f"{stem}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "settings.json").write_text(key)
+    read = [parts[part].to_numpy().tolist() for part in ("train", "validation")]
+    settings = {name: getattr(options, name) for name in names}
+    return {"backend": backend(), **settings, "pairs": hash_of(read)}
+
+
+def main(arguments=None) -> None:
+    options = parse(arguments)
     parts = load(options)
+    key = key_of(options, parts)
+    stem = f"{options.name}-{options.target}-{options.recipe}-{options.seed}"
+    folder = options.work / f"{stem}-{hash_of(key)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "settings.json").write_text(json.dumps(key))
     translator, taken = train(parts, folder, options)
-    table, signatures = measure(translator, parts, options)
-    text = report(table, signatures, taken, parts, options, translator)
+    found = translator_scores.measure(translator, parts, options)
+    table = curve(folder / "curve.csv")
+    text = report(found, taken, parts, options, translator, table)
     print(text)
+    several = ""
+    if options.rows is None:
+        name = f"{'validation' if options.validation else 'test'}-scores.json"
+        result = {"key": key, "seconds": taken["seconds"], **found}
+        (folder / name).write_text(json.dumps(result))
+        several = translator_scores.comparison(options.work, key, name)
+        print(several, sep="\n\n")
     if options.output:
         timing.write_section(options.output, title(options), text)
+        if several:
+            kind = "validation, " if options.validation else ""
+            head = f"{task(options)}, {kind}recipes, {options.minutes:g} minutes"
+            head += f", {backend()}"
+            several = f"## {head}\n\n{several}"
+            timing.write_section(options.output, head, several)
 
 
 if __name__ == "__main__":

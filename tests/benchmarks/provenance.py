@@ -1,0 +1,40 @@
+"""What a stored result was made of: hashes of data and of code.
+
+A benchmark that keeps finished runs in a folder names them by these, so that a run of
+other data or of an older program is made again, not taken for the present one's.
+"""
+
+import ast
+import hashlib
+import json
+from pathlib import Path
+
+import keras_transformer
+
+PACKAGE = Path(keras_transformer.__file__).parent
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def hash_of(value) -> str:
+    """Eight letters for a value that JSON can write."""
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def code_hash(*parts: str, package: Path = PACKAGE) -> str:
+    """Eight letters for the program of these folders of the package.
+
+    Comments, docstrings and the layout of lines are no part of it.
+    """
+    files = [file for part in parts for file in sorted((package / part).rglob("*.py"))]
+    if not files:
+        raise ValueError(f"{package} has no Python files in {parts}.")
+    return hash_of([[str(f.relative_to(package)), _program(f)] for f in files])
+
+
+def _program(file: Path) -> str:
+    tree = ast.parse(file.read_text("utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return ast.dump(tree)
