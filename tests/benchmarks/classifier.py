@@ -6,11 +6,12 @@
 
 Trains each model on the first rows of the training set, watches the 2,000 rows after
 them (or, where there are none, 2,000 held back), and predicts the official test set
-once. What a run has finished lies in --work; a later run takes it from there. The
-table goes into RESULTS.md; with --quick to stdout only, unless --output names a file.
+once. What a run has finished lies in --work; a later run of the same rows, recipe and
+program takes it from there. The table goes into RESULTS.md; with --quick to stdout only, unless --output names a file.
 """
 
 import argparse
+import inspect
 import json
 import sys
 import time
@@ -21,11 +22,13 @@ import keras
 import numpy as np
 import pandas as pd
 import timing
+from provenance import code_hash, hash_of
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # measure this checkout
 from keras_transformer import TextClassifier  # noqa: E402
 from keras_transformer.datasets import load_nsmc, split  # noqa: E402
+from keras_transformer.tasks.recipes import CLASSIFIERS  # noqa: E402
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 SIZES = [20_000, 150_000]
@@ -36,6 +39,8 @@ RECIPES = {
     "chapter's model": "chapter",
     "sentence embedding (2017)": "sentence-embedding",
 }
+SKLEARN = ("scikit-learn",)
+PARTS = ("ops", "layers", "models", "training", "datasets", "tokenizers", "tasks")
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,19 @@ def load(folder: Path | None, rows: int, test_rows: int | None) -> Data:
 
 def pair(frame: pd.DataFrame) -> tuple[list[str], list[int]]:
     return frame["document"].tolist(), frame["label"].tolist()
+
+
+def made_of(data: Data, recipe: str | None = None) -> str:
+    """A hash of all that probabilities come from: the rows, the recipe, the program.
+
+    Without a recipe it is that of the rival from scikit-learn.
+    """
+    parts = (data.train, data.validation, data.test)
+    rows = [part[["document", "label"]].to_numpy().tolist() for part in parts]
+    if recipe is None:
+        return hash_of([rows, inspect.getsource(linear), timing.versions(*SKLEARN)])
+    own = inspect.getsource(neural), timing.versions("sentencepiece")
+    return hash_of([rows, repr(CLASSIFIERS[recipe]), code_hash(*PARTS), own])
 
 
 def neural(recipe: str, data: Data, seed: int, epochs: int | None) -> np.ndarray:
@@ -138,7 +156,8 @@ def measure(data: Data, rows: int, options) -> list[list[str]]:
     size = f"{rows}x{len(data.test)}"
     if LINEAR in options.models:
         chances, seconds = runs.get(
-            {"rows": size, "model": "linear"}, lambda: linear(data)
+            {"rows": size, "model": "linear", "hash": made_of(data)},
+            lambda: linear(data),
         )
         add(LINEAR, [chances], [seconds])
     for name in (name for name in RECIPES if name in options.models):
@@ -150,6 +169,7 @@ def measure(data: Data, rows: int, options) -> list[list[str]]:
                 "backend": keras.backend.backend(),
                 "epochs": options.epochs or "all",
                 "seed": seed,
+                "hash": made_of(data, RECIPES[name]),
             }
             sys.stderr.write(f"{key}\n")
 

@@ -39,6 +39,12 @@ def names(ids: np.ndarray) -> list[list[str]]:
     return [[f"t{id}" for id in row] for row in ids.tolist()]
 
 
+def ids_of(results) -> list[list[int]]:
+    """The ids of the best text of each row of a search's results."""
+    best = [getattr(r, "hypotheses", None) or r.sequences for r in results]
+    return [[int(name.removeprefix("t")) for name in texts[0]] for texts in best]
+
+
 def search(model, ids: np.ndarray, num_beams: int, new_tokens: int, threads: int):
     """Return the search as a function of nothing."""
     import ctranslate2
