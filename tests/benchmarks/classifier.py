@@ -7,7 +7,8 @@
 Trains each model on the first rows of the training set, watches the 2,000 rows after
 them (or, where there are none, 2,000 held back), and predicts the official test set
 once. What a run has finished lies in --work; a later run of the same rows, recipe and
-program takes it from there. The table goes into RESULTS.md; with --quick to stdout only, unless --output names a file.
+program takes it from there. The table goes into RESULTS.md; with --quick to stdout
+only, unless --output names a file.
 """
 
 import argparse

@@ -2,10 +2,12 @@
 
     KERAS_BACKEND=jax python tests/benchmarks/layers.py --quick
     KERAS_BACKEND=jax python tests/benchmarks/layers.py
+    KERAS_BACKEND=jax python tests/benchmarks/layers.py --only "64 x 32" --output
 
 Times one training step (`train_on_batch`, SGD) and one inference call
 (`predict_on_batch`), compiled as Keras does by default, and writes the table into
-RESULTS.md. With --quick it goes to stdout only, unless --output names a file.
+RESULTS.md. With --quick or --only it goes to stdout only, unless --output is given:
+then --only puts its rows in the place of those that were measured before.
 """
 
 import argparse
@@ -27,6 +29,8 @@ LENGTHS = [32, 128, 512]
 TOKENS = {128: 2048, 512: 256}  # a batch, by width: calls of about 5 to 100 ms
 WORKS = ["train", "infer"]
 TOLERANCE = 1e-4  # between the rivals' outputs
+SLOW = 0.95  # rows with a rival's ratio below it are named
+RATIOS = "Ratios are the rival's median time / ours"
 
 
 @dataclass(frozen=True)
@@ -128,8 +132,53 @@ def means_table(results: Results, rivals: list[str]) -> str:
     return timing.markdown_table(["work", "rival", "mean", "lowest"], rows)
 
 
-def report(results: Results, command: str) -> str:
-    """The section of RESULTS.md."""
+def slow_rows(results: Results, rivals: list[str]) -> str:
+    """Name the rows in which a rival was faster than the noise explains."""
+    found = []
+    for (case, work), times in results.items():
+        ratios = {r: timing.ratio(times, r) for r in rivals if r in times}
+        slow = [f"{name} {x:.2f}" for name, x in ratios.items() if x < SLOW]
+        if slow:
+            found.append(f"- {', '.join([*case.columns, work])}: {', '.join(slow)}")
+    listed = "\n".join(found) or "none"
+    return f"Rows below {SLOW}, {len(found)} of {len(results)}:\n\n{listed}"
+
+
+def read_results(section: str, cases=tuple(ALL)) -> Results:
+    """The raw times that a section holds, of these cases."""
+    rows = {", ".join([*c.columns, w]): (c, w) for c in cases for w in WORKS}
+    results = {}
+    for line in section.splitlines():
+        name, _, values = line.partition(": ")
+        row, _, rival = name.rpartition(", ")
+        if row in rows:
+            times = [float(value) / 1000 for value in values.split()]
+            results.setdefault(rows[row], {})[rival] = times
+    return results
+
+
+def merge(section: str, new: Results, run: str) -> tuple[Results, list[str]]:
+    """A section's results with new rows in place of old ones, and what ran when.
+
+    Args:
+        section: Text of an earlier `report`, or nothing.
+        new: The rows that were measured again.
+        run: What measured them, a paragraph.
+    """
+    old = read_results(section)
+    if not old:
+        return new, [run]
+    paragraphs = section.split("\n\n")
+    ends = [text.startswith(RATIOS) for text in paragraphs].index(True)
+    again = "; ".join(", ".join([*case.columns, work]) for case, work in new)
+    results = {**old, **new}
+    order = [(c, w) for c in ALL for w in WORKS if (c, w) in results]
+    runs = [*paragraphs[1:ends], f"Measured again ({again}): {run}"]
+    return {row: results[row] for row in order}, runs
+
+
+def report(results: Results, runs: list[str]) -> str:
+    """The section of RESULTS.md; `runs` are paragraphs on what ran when."""
     backend = keras.backend.backend()
     rivals = [name for name in RIVALS if name != "ours"]
     rows, raw = [], []
@@ -148,13 +197,14 @@ def report(results: Results, command: str) -> str:
     return "\n\n".join(
         [
             f"## Layers on {backend}",
-            timing.run_line(command, "keras-hub"),
-            "Ratios are the rival's median time / ours (above 1: ours is faster); in "
+            *runs,
+            f"{RATIOS} (above 1: ours is faster); in "
             "brackets the lowest and highest ratio within one round. Train is one "
             "`train_on_batch` with SGD, infer one `predict_on_batch`; every batch is "
             "padded and masked, all rivals hold the same weights and gave the same "
             f"outputs to {TOLERANCE} at valid positions. {note}",
             means_table(results, rivals),
+            slow_rows(results, rivals),
             timing.markdown_table([*header, "ours, ms", *rivals], rows),
             timing.details("Raw times in ms, one a round", "\n".join(raw)),
         ]
@@ -164,9 +214,11 @@ def report(results: Results, command: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="two cases, 3 rounds")
-    parser.add_argument("--only", help="cases of this text, as '64 x 32'; to stdout")
+    parser.add_argument("--only", help="cases of this text, as '64 x 32'")
     parser.add_argument("--rounds", type=int, help="6, or 3 with --quick")
-    parser.add_argument("--output", type=Path, help="RESULTS.md, or none with --quick")
+    parser.add_argument(
+        "--output", type=Path, nargs="?", const=RESULTS, help="RESULTS.md, or none"
+    )
     options = parser.parse_args()
     rounds = options.rounds or (3 if options.quick else 6)
     part = options.quick or options.only is not None
@@ -182,10 +234,14 @@ def main() -> None:
     # said by sublayers of the rivals; they get the right masks, as the check shows
     warnings.filterwarnings("ignore", message=".* passed an input with a mask")
     results = measure_all(cases, rounds)
-    text = report(results, command)
+    section = f"layers {keras.backend.backend()}"
+    runs = [timing.run_line(command, "keras-hub")]
+    if output and options.only is not None:
+        results, runs = merge(timing.read_section(output, section), results, *runs)
+    text = report(results, runs)
     print(text)
     if output:
-        timing.write_section(output, f"layers {keras.backend.backend()}", text)
+        timing.write_section(output, section, text)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """What recording costs: nothing when off, and seconds for a large model when on.
 
-    KERAS_BACKEND=torch python tests/benchmarks/recording.py
+    KERAS_BACKEND=torch python tests/benchmarks/recording.py --rounds 2
+    KERAS_BACKEND=torch python tests/benchmarks/recording.py --output
 
 First the same call before `record_attention` was ever opened in the process, and after
 it was closed. The two cannot take turns in one process: what was opened once stays so.
 So processes take turns: two that never opened it, whose ratio is the noise, and one
 that did. Then one text through 12 layers of 12 heads: recorded, plotted, written as a
 page. Calls are counted in processor time: other work on the machine is none of ours.
+With --output the section goes into RESULTS.md, or into another file.
 """
 
 import argparse
@@ -20,10 +22,11 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from timing import ratio_cell, run_line
+from timing import markdown_table, ratio_cell, run_line, write_section
 
 import keras_transformer as kt
 
+RESULTS = Path(__file__).with_name("RESULTS.md")
 NEVER, AGAIN, BEFORE = PROCESSES = ("never", "never again", "opened before")
 
 
@@ -59,8 +62,8 @@ def wait(tensor):
     return keras.ops.convert_to_numpy(tensor)
 
 
-def off(rounds: int):
-    """Let the processes take turns, and print the ratios of their medians."""
+def off(rounds: int) -> dict:
+    """Let the processes take turns, and return their times by call and process."""
     processes = {
         name: subprocess.Popen(
             [sys.executable, __file__, "--child", name],
@@ -83,16 +86,11 @@ def off(rounds: int):
     for process in processes.values():
         process.stdin.close()
         process.wait()
-    for call, found in times.items():
-        print(
-            f"{call}: {1000 * statistics.median(found[NEVER]):.2f} ms, recorder opened "
-            f"and closed before / never opened {ratio_cell(found, BEFORE, NEVER)}, "
-            f"noise (never / never) {ratio_cell(found, AGAIN, NEVER)}"
-        )
+    return times
 
 
-def large(layers: int = 12, heads: int = 12, tokens: int = 200):
-    """Record, plot and write a page of a model of the size of BERT."""
+def large(layers: int = 12, heads: int = 12, tokens: int = 200) -> str:
+    """Record, plot and write a page of a model of the size of BERT; tell how long."""
     model = kt.TextEncoder(
         1000, layers, embed_dim=64 * heads, num_heads=heads, dense_dim=256 * heads
     )
@@ -117,24 +115,58 @@ def large(layers: int = 12, heads: int = 12, tokens: int = 200):
         done("page")
         size = page.stat().st_size
     parts = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
-    print(
+    return (
         f"{layers} layers x {heads} heads x {tokens} tokens: {parts}, together "
-        f"{sum(seconds.values()):.2f} s; the page has {size / 1e6:.1f} MB"
+        f"{sum(seconds.values()):.2f} s; the page has {size / 1e6:.1f} MB."
     )
-    return sum(seconds.values())
+
+
+def report(times: dict, whole: str, command: str) -> str:
+    """The section of RESULTS.md; `times` from `off`, `whole` from `large`."""
+    header = ["call", "never opened, ms", "opened before / never opened", "noise"]
+    rows = [
+        [
+            call,
+            f"{1000 * statistics.median(found[NEVER]):.2f}",
+            ratio_cell(found, BEFORE, NEVER),
+            ratio_cell(found, AGAIN, NEVER),
+        ]
+        for call, found in times.items()
+    ]
+    return "\n\n".join(
+        [
+            f"## {title()}",
+            run_line(command),
+            "Processor time of a call in processes that never opened "
+            "`record_attention`, and in one that opened and closed it before (ratios of "
+            "medians; in brackets the lowest and highest in one round). Noise: of two that never "
+            "did. Below, one text through a large model, on the clock.",
+            markdown_table(header, rows),
+            whole,
+        ]
+    )
+
+
+def title() -> str:
+    return f"Recording on {keras.backend.backend()}"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--child", choices=PROCESSES, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--output", type=Path, nargs="?", const=RESULTS, help="also write a section"
+    )
     arguments = parser.parse_args()
     if arguments.child:
         child(arguments.child == BEFORE)
         return
-    print(run_line("tests/benchmarks/recording.py"))
-    off(arguments.rounds)
-    large()
+    command = f"tests/benchmarks/recording.py --rounds {arguments.rounds}"
+    text = report(off(arguments.rounds), large(), command)
+    print(text)
+    if arguments.output:
+        write_section(arguments.output, title(), text)
 
 
 if __name__ == "__main__":

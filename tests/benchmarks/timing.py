@@ -127,6 +127,13 @@ def write_section(path: Path, name: str, text: str) -> None:
     path.write_text(new, encoding="utf-8")
 
 
+def read_section(path: Path, name: str) -> str:
+    """The text that `write_section` put there, or nothing."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    return old.partition(begin)[2].partition(end)[0].strip()
+
+
 class Progress:
     """A line on stderr: done/total, time gone, time left, what runs now."""
 
