@@ -8,8 +8,9 @@ Trains the translators of 2014, 2015 and 2017, the last with each kind of positi
 short sequences, and has them write sequences of up to twice the length. `reversal`
 turns a row of random tokens round; `sentences` translates `synthetic_pairs`, whose
 length is counted in clauses. JAX is the fastest backend here. Each finished training
-lies in --work; a later run takes it from there. The table goes into RESULTS.md, the
-figure beside the finished runs; with --quick the table goes to stdout only.
+lies in --work; a later run of the same program takes it from there. The table goes
+into RESULTS.md, the figure beside the finished runs; with --quick the table goes to
+stdout only.
 """
 
 import argparse
@@ -23,6 +24,7 @@ import keras
 import numpy as np
 import pandas as pd
 import timing
+from provenance import code_hash, file_hash, hash_of
 
 from keras_transformer import (
     AlibiBias,
@@ -38,6 +40,7 @@ from keras_transformer.visualization import plot_lines
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 WORK = Path(__file__).resolve().parents[2] / "build" / "lengths"
+PARTS = ("ops", "layers", "models", "generation", "training", "datasets")
 PAD, START, STOP = 0, 2, 3  # tokens of a text are counted from 4 on
 SYMBOLS = 16
 NUMERALS = frozenset("일이삼사오육칠팔구십백천만영")
@@ -255,19 +258,22 @@ def finished(work: Path | None, key: dict, make: Callable) -> dict:
     file = work / ("-".join(str(value) for value in key.values()) + ".json")
     if not file.is_file():
         work.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps({**key, **make()}), encoding="utf-8")
+        new = file.with_suffix(".new")  # whole, or not there
+        new.write_text(json.dumps({**key, **make()}), encoding="utf-8")
+        new.replace(file)
     return json.loads(file.read_text(encoding="utf-8"))
 
 
 def measure(name: str, models, seeds, sizes: Sizes, work: Path | None = None) -> dict:
     """Return the runs of every model, a list over the seeds."""
     runs = {}
+    program = hash_of([code_hash(*PARTS), file_hash(Path(__file__))])
     progress = timing.Progress(len(models) * len(seeds))
     for seed in seeds:
         for model in models:
             progress.step(f"{model}, seed {seed}\n")
             key = dict(task=name, model=model, seed=seed, **asdict(sizes))
-            key["backend"] = keras.backend.backend()
+            key |= dict(backend=keras.backend.backend(), program=program)
 
             def make(model=model, seed=seed):
                 return train_and_test(TASKS[name], model, seed, sizes)

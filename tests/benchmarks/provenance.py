@@ -29,12 +29,13 @@ def code_hash(*parts: str, package: Path = PACKAGE) -> str:
     files = [file for part in parts for file in sorted((package / part).rglob("*.py"))]
     if not files:
         raise ValueError(f"{package} has no Python files in {parts}.")
-    return hash_of([[str(f.relative_to(package)), _program(f)] for f in files])
+    return hash_of([[str(f.relative_to(package)), file_hash(f)] for f in files])
 
 
-def _program(file: Path) -> str:
+def file_hash(file: Path) -> str:
+    """Eight letters for the program of one file."""
     tree = ast.parse(file.read_text("utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
-    return ast.dump(tree)
+    return hash_of(ast.dump(tree))

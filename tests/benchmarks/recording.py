@@ -138,9 +138,9 @@ def report(times: dict, whole: str, command: str) -> str:
             f"## {title()}",
             run_line(command),
             "Processor time of a call in processes that never opened "
-            "`record_attention`, and in one that opened and closed it before (ratios of "
-            "medians; in brackets the lowest and highest in one round). Noise: of two that never "
-            "did. Below, one text through a large model, on the clock.",
+            "`record_attention`, and in one that opened and closed it before (ratios "
+            "of medians; in brackets the lowest and highest in one round). Noise: of "
+            "two that never did. Below, one text through a large model, on the clock.",
             markdown_table(header, rows),
             whole,
         ]

@@ -35,7 +35,8 @@ def test_a_row_that_is_measured_again_replaces_its_row(old, tmp_path):
     timing.write_section(file, "layers", layers.report(old, ["by a first run."]))
     section = timing.read_section(file, "layers")
     assert layers.read_results(section) == old
-    again = {(layers.ALL[0], "train"): times(0.02, chapter=0.03)}
+    new = times(0.02, chapter=0.03, **{"keras-hub": 0.024})
+    again = {(layers.ALL[0], "train"): new}
     results, runs = layers.merge(section, again, "by a second run.")
     assert list(results) == list(old) and runs == [
         "by a first run.",
