@@ -226,13 +226,37 @@ def test_a_phone_shows_it_without_scrolling_aside(visit, language):
     tab = visit(view.html, PHONE)
     assert tab.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     assert tab.get_attribute("html", "lang") == language
-    chips(tab, "queries").nth(1).tap() if False else chips(tab, "queries").nth(
-        1
-    ).click()
+    chips(tab, "queries").nth(1).tap()
     assert not np.isnan(brightness(tab, "keys")).any()
     words = tab.locator("[data-word]").all_inner_texts()
     korean = any("\uac00" <= letter <= "\ud7a3" for letter in "".join(words))
     assert all(words) and korean == (language == "ko")
+
+
+def test_a_finger_is_enough(visit):
+    tab = visit(viewport=PHONE)
+    pressed = tab.locator(".token[aria-pressed=true]")
+    chips(tab, "queries").nth(3).tap()
+    assert pressed.all_inner_texts() == [SOURCE[3]], "a tap keeps the token"
+    row = mean("encoder/block_0/self_attention")[3]
+    np.testing.assert_array_equal(np.argsort(brightness(tab, "keys")), np.argsort(-row))
+    chips(tab, "keys").nth(2).tap()
+    assert pressed.all_inner_texts() == [SOURCE[2]]
+    column = mean("encoder/block_0/self_attention")[:, 2]
+    colors = brightness(tab, "queries")
+    np.testing.assert_array_equal(np.argsort(colors), np.argsort(-column))
+    chips(tab, "keys").nth(2).tap()
+    assert pressed.count() == 0, "and another tap lets it go"
+    box = tab.locator("#matrix").bounding_box()
+    cell = {"x": 0.6 * box["width"], "y": 0.6 * box["height"]}
+    tab.locator("#matrix").tap(position=cell)
+    chosen = tab.locator(".token.chosen").all_inner_texts()
+    query, key = map(SOURCE.index, chosen)
+    weight = mean("encoder/block_0/self_attention")[query, key]
+    first = tab.locator("#reading p").first.inner_text()
+    assert float(first.split(": ")[-1]) == pytest.approx(weight, abs=0.01)
+    tab.locator("#grid [data-layer='1'][data-head='2']").tap()
+    assert tab.input_value("#layer") == "1" and tab.input_value("#head") == "2"
 
 
 def test_a_notebook_shows_it_in_a_frame_that_leaks_nothing(visit):
@@ -254,21 +278,33 @@ def test_a_page_of_200_tokens_stays_quick(visit):
     tokens = [f"토큰{n}" for n in range(200)]
     record = {f"block_{n}": [weights(12, 200, 200, seed=n)] for n in range(12)}
     tab = visit(attention_view(record, tokens=tokens).html)
-    frame = "await new Promise(requestAnimationFrame)"
-    move = "new PointerEvent('pointermove', {clientX: x + 9 * i, clientY: y + 9 * i})"
-    milliseconds = tab.evaluate(f"""async () => {{
-        const canvas = document.getElementById("matrix");
-        const box = canvas.getBoundingClientRect();
-        const [x, y] = [box.right - 400, box.bottom - 400];
-        const times = [];
-        for (let i = 0; i < 40; i++) {{
-            {frame};
-            const start = performance.now();
-            canvas.dispatchEvent({move});
-            document.body.offsetHeight;
-            times.push(performance.now() - start);
-        }}
-        return times.sort((a, b) => a - b)[20];
-    }}""")
-    print(f"a move of the pointer: {milliseconds:.0f} ms")
-    assert milliseconds < 100
+    milliseconds = tab.evaluate("""async () => {
+        const get = (id) => document.getElementById(id);
+        const frame = () => new Promise((done) =>
+            requestAnimationFrame(() => done(performance.now())));
+        const intervals = async (count, act) => {
+            const times = [];
+            let last = await frame();
+            for (let i = 0; i < count; i++) {
+                act(i);
+                const now = await frame();  // after the last frame was painted
+                times.push(now - last);
+                last = now;
+            }
+            return times.sort((a, b) => a - b)[Math.ceil(0.95 * count) - 1];
+        };
+        const change = (id) => get(id).dispatchEvent(new Event("change"));
+        const box = get("matrix").getBoundingClientRect();
+        const move = (i) => get("matrix").dispatchEvent(new PointerEvent("pointermove",
+            {clientX: box.right - 400 + 6 * i, clientY: box.bottom - 400 + 6 * i}));
+        const layer = (i) => { get("layer").value = i % 12; change("layer"); };
+        const thumbnails = (i) => { if (i % 20 === 0) change("range"); };
+        return {
+            "a move of the pointer": await intervals(60, move),
+            "another layer": await intervals(36, layer),
+            "thumbnails": await intervals(60, thumbnails),
+        };
+    }""")
+    for what, time in milliseconds.items():
+        print(f"{what}: 95 of 100 frames within {time:.0f} ms")
+    assert max(milliseconds.values()) < 100, milliseconds
