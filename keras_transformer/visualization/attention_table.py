@@ -25,7 +25,8 @@ def attention_table(
 
     Masks: the weights of padding are cut off, not shown: give the tokens without
     it. Padding on the left is left out by name, `hide="<pad>"`. What is left is
-    not scaled again.
+    not scaled again. Nothing else is cut off: it is an error if a shown query looks at
+    a key behind the given tokens.
 
     Args:
         weights: One recorded array or tensor, `record[path][0]`: (B, N, T, S),
@@ -42,8 +43,8 @@ def attention_table(
         A `pandas.DataFrame` whose axes are named "query" and "key".
 
     Raises:
-        ValueError: More tokens than positions, no tokens, weights with another
-            number of axes, a head or an example that is not there.
+        ValueError: More tokens than positions, fewer than are looked at, no tokens,
+            weights with another number of axes, a head or an example that is not there.
         TypeError: A text in place of tokens.
 
     Example:
@@ -52,8 +53,11 @@ def attention_table(
 
     (chapter: 2 to 8)
     """
-    arranged = arrange(weights, query_tokens, key_tokens, head, batch, hide)
-    heads, queries, keys = arranged
+    return as_table(*arrange(weights, query_tokens, key_tokens, head, batch, hide))
+
+
+def as_table(heads, queries, keys):
+    """Return the mean of heads (N, T, S) as a table with tokens on its axes."""
     return pd.DataFrame(
         heads.mean(axis=0),
         index=pd.Index(queries, name="query"),
@@ -61,8 +65,11 @@ def attention_table(
     )
 
 
-def arrange(weights, query_tokens, key_tokens, head, batch, hide):
-    """Return weights (N, T, S) without padding, and their two lists of tokens."""
+def arrange(weights, query_tokens, key_tokens, head, batch, hide, whole=True):
+    """Return weights (N, T, S) without padding, and their two lists of tokens.
+
+    `whole`: whether to refuse tokens that leave out keys which are looked at.
+    """
     heads = select_heads(as_numpy(weights), head, batch)  # (N, T, S)
     queries = check_tokens(query_tokens, "query_tokens", "query", heads.shape[1])
     if query_tokens is None and key_tokens is None:
@@ -77,8 +84,23 @@ def arrange(weights, query_tokens, key_tokens, head, batch, hide):
             f"Nothing is left to show: {len(queries)} query and {len(keys)} key "
             f"tokens, hide={hide!r}."
         )
+    if whole:
+        name = "query_tokens" if key_tokens is None else "key_tokens"
+        check_whole(heads[:, rows], len(keys), name)
     heads = heads[:, rows][:, :, columns]
     return heads, [queries[row] for row in rows], [keys[column] for column in columns]
+
+
+def check_whole(heads, count, name):
+    """Refuse `count` key tokens where the queries of (N, T, S) look at later keys."""
+    looked_at = np.flatnonzero((heads > 0).any(axis=(0, 1)))
+    if len(looked_at) and looked_at[-1] >= count:
+        raise ValueError(
+            f"`{name}` has {count} tokens, but key {looked_at[-1] + 1} is looked at: "
+            "it is a token, not padding, and would be cut off. Give all tokens that "
+            "went into the model, with its special tokens, and name those to leave out "
+            "in `hide`."
+        )
 
 
 def as_numpy(weights):

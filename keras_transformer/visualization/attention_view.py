@@ -65,7 +65,7 @@ def attention_view(
     Weights are rounded to 8 bits, at most 1/255 of the head's greatest weight off.
 
     Masks: padding is not shown: positions that nothing looked at in any layer are
-    left out, and so is what lies behind the given tokens.
+    left out. Tokens that are shown look at nothing behind the given tokens.
 
     Args:
         record: What `record_attention` gives, or a dict of layer path to a list of
@@ -90,7 +90,8 @@ def attention_view(
     Raises:
         TypeError: `record` is no record, or tokens are one text.
         ValueError: The record is empty or of a call that failed, more tokens than
-            positions, an example or a language that is not there.
+            positions or fewer than are looked at, an example or a language that is not
+            there.
         KeyError: `tokens` has a layer that is not recorded.
 
     Example:

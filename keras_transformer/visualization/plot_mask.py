@@ -69,7 +69,7 @@ def plot_mask(
         key_tokens = range(length)
     queries = range(time) if query_tokens is None else query_tokens
     (visible,), queries, keys = arrange(
-        visible.astype("float32"), queries, key_tokens, None, 0, None
+        visible.astype("float32"), queries, key_tokens, None, 0, None, whole=False
     )
     require_matplotlib()
     from matplotlib.colors import ListedColormap

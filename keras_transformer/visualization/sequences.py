@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from keras_transformer.visualization.attention_table import check_tokens
+from keras_transformer.visualization.attention_table import check_tokens, check_whole
 
 
 class Sequence:
@@ -60,6 +60,15 @@ class Sequence:
                 f"hide={hide!r}."
             )
         return kept
+
+    def check_whole(self, path: str, weights):
+        """Refuse tokens that leave out keys at which the queries (N, T, S) look."""
+        if self.tokens is None:
+            return
+        try:
+            check_whole(weights, len(self.tokens), self.argument)
+        except ValueError as error:
+            raise ValueError(f"Layer {path!r}: {error}") from None
 
     def texts(self, positions) -> list[str]:
         """Return the tokens at these positions."""

@@ -4,7 +4,7 @@ import pandas as pd
 from keras import ops
 
 from keras_transformer.ops.attention import dot_product_scores
-from keras_transformer.visualization.attention_table import attention_table
+from keras_transformer.visualization.attention_table import arrange, as_table
 
 
 def similarity_table(
@@ -63,7 +63,8 @@ def similarity_table(
         key_tokens = query_tokens if own else range(keys.shape[0])
     heads = (x[None, :, None] for x in (queries, keys))  # (1, T, 1, E)
     scores = dot_product_scores(*heads, scale)[0, 0]  # (T, S)
-    table = attention_table(scores, query_tokens, key_tokens)
+    tokens = query_tokens, key_tokens
+    table = as_table(*arrange(scores, *tokens, None, 0, None, whole=False))
     if not softmax:
         return table
     weights = ops.softmax(ops.convert_to_tensor(table.to_numpy()), axis=-1)

@@ -46,6 +46,7 @@ def view_data(record, tokens=None, target_tokens=None, batch=0, hide=None) -> di
     for path in paths:
         query, key = pairs[path]
         for call, weights in enumerate(heads[path], 1):
+            key.check_whole(path, weights[:, kept[query]])
             scales, levels = quantize(weights[:, kept[query]][:, :, kept[key]])
             layers.append(
                 {

@@ -8,6 +8,7 @@ from keras_transformer.visualization import attention_table
 
 TOKENS = ["배", "타고", "배", "먹으니", "배", "아프다"]
 WEIGHTS = np.random.default_rng(0).random((2, 3, 8, 8)).astype("float32")
+WEIGHTS[..., 6:] = 0  # padding
 
 
 def test_a_table_holds_the_weights_of_the_tokens_and_no_padding():
@@ -50,7 +51,9 @@ def test_tensors_of_the_backend_are_taken(dtype):
 
 
 def test_cross_attention_has_its_own_tokens_on_each_axis():
-    table = attention_table(WEIGHTS[..., :5], ["I", "ate"], TOKENS[:3])
+    weights = WEIGHTS[..., 3:].copy()
+    weights[..., 3:] = 0
+    table = attention_table(weights, ["I", "ate"], TOKENS[:3])
     assert table.shape == (2, 3)
     assert list(table.index) == ["I", "ate"]
     assert list(table.columns) == TOKENS[:3]
@@ -73,6 +76,21 @@ def test_hidden_tokens_are_left_out_on_both_axes():
     np.testing.assert_array_equal(table.to_numpy(), WEIGHTS[0, 0, 3:, 3:])
     one = attention_table(WEIGHTS, TOKENS, hide="배")
     assert list(one.index) == ["타고", "먹으니", "아프다"]
+
+
+def test_tokens_that_are_looked_at_are_not_cut_off_silently():
+    for tokens in (dict(query_tokens=TOKENS[:4]), dict(key_tokens=TOKENS[:4])):
+        (name,) = tokens
+        message = f"`{name}` has 4 tokens, but key 6 is looked at"
+        with pytest.raises(ValueError, match=message):
+            attention_table(WEIGHTS, **{"query_tokens": TOKENS, **tokens})
+    table = attention_table(WEIGHTS, TOKENS, hide=("먹으니", "아프다"))
+    assert list(table.columns) == ["배", "타고", "배", "배"]
+    causal = np.tri(6) / np.arange(1, 7)[:, None]  # the first rows are whole
+    table = attention_table(causal, TOKENS[:4])
+    np.testing.assert_allclose(table.sum(axis="columns"), 1.0)
+    with pytest.raises(ValueError, match="`key_tokens` has 3 tokens, but key 6"):
+        attention_table(causal, TOKENS, TOKENS[:3])
 
 
 def test_real_rows_of_a_recorded_model_sum_to_one():

@@ -121,6 +121,15 @@ def test_a_language_model_has_one_sequence():
     assert data["sequences"] == [["a", "b", "c"]]
 
 
+def test_the_page_cuts_off_no_token_that_is_looked_at(translated):
+    message = "'encoder/self_attention': `tokens` has 2 tokens, but key 3 is looked at"
+    with pytest.raises(ValueError, match=message):
+        attention_view(translated, tokens=["나는", "간다"], batch=1)
+    tokens = ["나는", "간다", "."]
+    data = data_of(attention_view(translated, tokens=tokens, batch=1, hide=".").html)
+    assert data["sequences"][0] == tokens[:2]
+
+
 def test_a_layer_called_twice_is_shown_twice():
     weights = np.full((1, 1, 2, 2), 0.5)
     data = data_of(attention_view({"shared": [weights, weights]}).html)
@@ -128,11 +137,12 @@ def test_a_layer_called_twice_is_shown_twice():
 
 
 def test_a_mapping_of_tokens_chooses_and_names_the_layers(translated):
-    pairs = {"additive": (["<s>"], ["나는", "간다"]), "views": (None, ["나는", "간다"])}
+    source = ["나는", "집에", "간다", "."]
+    pairs = {"additive": (["<s>"], source), "views": (None, source)}
     data = data_of(attention_view(translated, tokens=pairs).html)
     assert [layer["name"] for layer in data["layers"]] == ["additive", "views"]
     names = ["view 1", "view 2", "view 3"]
-    assert data["sequences"] == [["<s>"], ["나는", "간다"], names]
+    assert data["sequences"] == [["<s>"], source, names]
 
 
 def test_odd_tokens_are_texts_and_end_nothing(tmp_path):

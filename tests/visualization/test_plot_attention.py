@@ -38,6 +38,7 @@ def written(axis):
 
 def test_one_head_is_one_panel_with_its_values_and_no_padding():
     w = weights(2, 3, 8, 8)
+    w[..., 6:] = 0
     figure = plot_attention(w, TOKENS, head=1, batch=1, title="제목")
     (axes,) = panels(figure)
     np.testing.assert_array_equal(values(axes), w[1, 1, :6, :6])
