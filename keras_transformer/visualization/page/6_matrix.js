@@ -150,9 +150,14 @@ function placeOf(event) {
 
 canvas.addEventListener("pointermove", (event) => setActive(placeOf(event)));
 canvas.addEventListener("pointerleave", () => setActive(null));
-canvas.addEventListener("click", (event) => {
-  const place = placeOf(event);
-  if (place) pin(place);
+// Between a finger's touch and its click the focus moves here, the text above changes
+// its height, and the canvas its place: what counts is where the finger came down.
+let touched = null;
+canvas.addEventListener("pointerdown", (event) => {
+  touched = placeOf(event);
+});
+canvas.addEventListener("click", () => {
+  if (touched) pin(touched);
 });
 canvas.addEventListener("blur", () => setActive(null));
 canvas.addEventListener("keydown", (event) => {
