@@ -42,7 +42,8 @@ def test_a_finished_run_is_taken_from_its_file(tmp_path, monkeypatch):
     assert lengths.measure(*call) == runs
     assert made == [("2014", 0), ("2015", 0), ("2014", 1), ("2015", 1)]
     monkeypatch.setattr(lengths, "code_hash", lambda *parts: "another program")
-    assert lengths.measure(*call) == runs and len(made) == 8
+    lengths.measure(*call)
+    assert len(made) == 8
     task = lengths.TASKS["reversal"]
     table = lengths.curves(task, runs)
     assert list(table.index) == [last for _, last in task.bins]
