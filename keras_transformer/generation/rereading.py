@@ -122,6 +122,8 @@ class _Batch:
         self.inputs, self.written, self.start_id = inputs, written, model.start_id
         self.series: dict[tuple, _Series] = {}
         steps = max(map(len, written))
+        if steps and self.start_id is not None:
+            steps = max(steps, 2)  # the second tells own tokens from a source of one id
         task = prepare(model, inputs, Limits(max_new_tokens=steps))
         self._mask = np.asarray(task.inputs["padding_mask"])
         read = np.full((len(inputs), steps), model.pad_id or 0, "int32")

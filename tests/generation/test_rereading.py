@@ -104,10 +104,11 @@ def test_a_translators_record_is_that_of_the_whole_texts(name):
             assert pair == (new, source)
 
 
-def test_a_source_of_one_token_is_no_beginning_of_the_target():
+@pytest.mark.parametrize("new", [1, 3])
+def test_a_source_of_one_token_is_no_beginning_of_the_target(new):
     model = model_examples.translator("learned", sequence_length=16, stop_id=None)
     record = kt.AttentionRecord(model)
-    (tokens,) = kt.generate(model, [[7]], max_new_tokens=3, record=record).tolist()
+    (tokens,) = kt.generate(model, [[7]], max_new_tokens=new, record=record).tolist()
     pairs = record.tokens[0]
     assert pairs["decoder/block_0/cross_attention"] == (tokens, [7])
     start = [model.start_id, *tokens[:-1]]

@@ -78,6 +78,34 @@ def test_each_epoch_has_the_same_shapes_and_asks_for_other_words(
         assert hidden.any() and (weights.sum(axis=1) >= 1).all()
 
 
+@pytest.mark.parametrize("pad_id", [None, 0, 3])
+def test_a_short_text_in_a_batch_attends_to_no_padding(tokenizer, monkeypatch, pad_id):
+    batches = []
+
+    def note(self, data, **settings):
+        batches.extend(data[index] for index in range(len(data)))
+
+    monkeypatch.setattr(keras.Model, "fit", note)
+    keras.utils.set_random_seed(0)
+    sizes = (tokenizer.vocabulary_size, 1, 16, 2, 32)
+    model = MaskedLanguageModel(*sizes, sequence_length=12, pad_id=pad_id)
+    texts = ["배", SENTENCE] * 2
+    fit_masked_words(model, tokenizer, texts, epochs=1, max_tokens=200, verbose=0)
+    ((inputs, *_),) = batches
+    together = keras.ops.convert_to_numpy(model(inputs))
+    lengths = inputs["padding_mask"].sum(axis=1)
+    assert len(set(lengths)) == 2
+    for row, length in enumerate(lengths):
+        places = inputs["mask_positions"][row : row + 1]
+        alone = {
+            "token_ids": inputs["token_ids"][row : row + 1, :length],
+            "padding_mask": np.ones((1, length), "int32"),
+            "mask_positions": places,
+        }
+        alone = keras.ops.convert_to_numpy(model(alone))
+        np.testing.assert_allclose(together[row], alone[0], atol=1e-5)
+
+
 def test_what_is_rare_is_asked_for_more_often(tokenizer, monkeypatch):
     asked = []
 
