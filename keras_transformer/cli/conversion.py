@@ -6,8 +6,9 @@ from pathlib import Path
 DESCRIPTION = """\
 Turn a folder of one kind into a new folder of the other.
 
-A task's folder (train wrote it: model.keras, task.json) becomes one in Hugging Face's
-format (config.json, model.safetensors, tokenizer), which transformers loads too. A
+A task's folder (model.keras, task.json) becomes one in Hugging Face's format
+(config.json, model.safetensors, tokenizer), which transformers loads too: that of a
+text generator, or of a translator that has the shape of Marian, BART or T5. A
 folder in Hugging Face's format becomes a task: a text generator (GPT-2, Llama) or a
 translator (Marian, BART, T5), for predict and evaluate. Which way it goes, SOURCE says.
 """

@@ -18,7 +18,9 @@ class TokenHead(BaseLayer):
     Args:
         vocabulary_size: Number of token ids V.
         token_embedding: The `keras.layers.ReversibleEmbedding` to which the head
-            is tied; a projection of its own if not given.
+            is tied; a projection of its own if not given. For a functional model
+            that is to be saved make it first, and pass it as `shared_embedding` of
+            the `PositionalEmbedding` too: so Keras knows that the two share it.
         use_bias: Whether there is a bias b.
         scale: Factor of the inputs; T5 1.0, whose head is tied, has
             `embed_dim**-0.5`.

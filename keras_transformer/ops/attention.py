@@ -161,7 +161,8 @@ def attend(
         mask: Boolean, `True` = may attend, as many axes as the scores have and
             broadcastable to them.
         causal: Whether to hide keys behind the query's own index as well.
-        bias: Added to the scores, broadcastable to them; minus infinity hides.
+        bias: Added to the scores, broadcastable to them; minus infinity hides. A
+            fused kernel takes it in the query's dtype, as it does the scores.
         dropout: Function applied to the weights (training only).
         return_weights: Whether to return the weights.
         layer: The layer that asks; the weights are recorded under its path.

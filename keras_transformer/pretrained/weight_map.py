@@ -21,7 +21,8 @@ class Rule:
         kind: `"same"` shape; `"flat"`: ours has more axes; `"linear"`: theirs is
             (out, in), ours begins with the in axis; `"linear_out"`: ours begins
             with two in axes (heads and their size); `"conv"`, `"conv_out"`: the
-            same, but theirs is (in, out), as GPT-2's Conv1D has it.
+            same, but theirs is (in, out), as GPT-2's Conv1D has it; `"row"`: theirs
+            is (1, V), ours (V,).
     """
 
     theirs: str

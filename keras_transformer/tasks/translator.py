@@ -251,7 +251,7 @@ class Translator:
             verbose: 1 for a progress bar.
             **settings: Further settings of `beam_search`, such as `length_penalty`.
                 `max_new_tokens` is, if neither given nor in `model.generation`,
-                twice the longest source of a batch.
+                twice the length that a batch's sources are padded to.
 
         Returns:
             The translations, a string for each text; with `n_best`, a list of
