@@ -4,7 +4,6 @@ It is written whole or not at all.
 """
 
 import json
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -96,17 +95,29 @@ def _write_folder(folder, settings: dict, files: dict):
         text = json.dumps({**settings, "files": sizes}, ensure_ascii=False, indent=1)
         (new / SETTINGS).write_text(text, encoding="utf-8")
         if folder.exists():
-            for extra in folder.iterdir():  # what the user keeps beside the task
-                if extra.name not in (*files, SETTINGS):
-                    extra.rename(new / extra.name)
-            folder.rename(old)
-        try:
+            _replace(folder, new, old)
+        else:
             new.rename(folder)
-        except OSError:
-            if old.exists():
-                old.rename(folder)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
+
+
+def _replace(folder, new, old):
+    """Put `new` in the folder's place, with what the user keeps there beside the task.
+
+    What was there goes to `old`; it is put back if anything cannot be moved.
+    """
+    moved, own = [], {*read_task(new)["files"], SETTINGS}
+    folder.rename(old)
+    try:
+        for extra in list(old.iterdir()):
+            if extra.name not in own:
+                extra.rename(new / extra.name)
+                moved.append(extra.name)
+        new.rename(folder)
+    except BaseException:
+        for name in moved:
+            (new / name).rename(old / name)
+        old.rename(folder)
+        raise
 
 
 def check_free(folder) -> Path:

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -124,6 +125,29 @@ def test_saving_replaces_a_task_and_nothing_else(classifier, tmp_path):
     with pytest.raises(ValueError, match="not a saved task.*Nothing was written"):
         classifier.save(tmp_path / "papers")
     assert (tmp_path / "papers" / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_save_that_cannot_take_its_place_leaves_everything_as_it_was(
+    classifier, tmp_path, monkeypatch
+):
+    folder, rename = tmp_path / "model", Path.rename
+    classifier.save(folder)
+    for name in ("a.txt", "b.txt"):
+        (folder / name).write_text("mine")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for stuck in ("b.txt", "new"):
+        # As of a mount point, or of what another program holds open.
+        def fail(path, target, stuck=stuck):
+            if path.name == stuck and Path(target).parent.name != "old":
+                raise PermissionError(f"{path} is in use")
+            return rename(path, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "rename", fail)
+            with pytest.raises(PermissionError, match="in use"):
+                classifier.save(folder)
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+        assert os.listdir(tmp_path) == ["model"]
 
 
 @pytest.mark.parametrize(
