@@ -20,8 +20,11 @@ def train() -> SentencePieceTokenizer:
     pairs = read_reviews(
         DATA / "translation_ko_en.tsv", text_column="ko", label_column=None
     )["ko"]
+    homonyms = read_reviews(
+        DATA / "homonyms_ko.tsv", text_column="sentence", label_column=None
+    )["sentence"]
     return SentencePieceTokenizer.train(
-        [*reviews, *pairs], 8000, pad_id=0, unk_id=1, bos_id=2, eos_id=3
+        [*reviews, *pairs, *homonyms], 8000, pad_id=0, unk_id=1, bos_id=2, eos_id=3
     )
 
 

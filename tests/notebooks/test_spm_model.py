@@ -21,9 +21,14 @@ def processor(monkeypatch):
 
 
 def korean_texts():
-    pairs = REPOSITORY / "data" / "translation_ko_en.tsv"
-    reviews = read_reviews(REPOSITORY / "data" / "reviews_ko.tsv")["document"]
-    return [*reviews, *read_reviews(pairs, text_column="ko", label_column=None)["ko"]]
+    columns = {"reviews": "document", "translation": "ko", "homonyms": "sentence"}
+    files = sorted((REPOSITORY / "data").glob("*.tsv"))
+    assert len(files) == len(columns)
+    texts = []
+    for file in files:
+        column = columns[file.name.split("_")[0]]
+        texts += list(read_reviews(file, text_column=column, label_column=None)[column])
+    return texts
 
 
 def test_it_stays_small():
