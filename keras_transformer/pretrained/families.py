@@ -33,9 +33,11 @@ def family_table() -> str:
     rows = [("model_type", "architectures", "becomes"), ("---", "---", "---")]
     for family in FAMILIES:
         ours = dict.fromkeys(c.__name__ for c in family.architectures.values())
-        rows.append(
-            (family.model_type, ", ".join(family.architectures), ", ".join(ours))
-        )
+        theirs = [
+            f"{name} (tied head)" if name in family.headless else name
+            for name in family.architectures
+        ]
+        rows.append((family.model_type, ", ".join(theirs), ", ".join(ours)))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 

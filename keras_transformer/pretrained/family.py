@@ -14,6 +14,8 @@ class Family:
         model_type: Its name in `config.json`.
         architectures: Their class -> ours. The first of each of ours is what
             `save_pretrained` writes.
+        headless: Those of `architectures` whose files have no head: they are loaded
+            if the config ties it to the embedding.
         prefix: What names of a bare model have before them in a model with a head.
         heads: Beginnings of the names that stand beside that prefix.
         renames: Old names: (pattern, replacement).
@@ -23,6 +25,7 @@ class Family:
 
     model_type = ""
     architectures: dict[str, type] = {}
+    headless: tuple[str, ...] = ()
     prefix = ""
     heads: tuple[str, ...] = ()
     renames: tuple[tuple[str, str], ...] = ()
@@ -43,6 +46,20 @@ class Family:
     def config(self, settings: dict) -> dict:
         """Return the config after the settings (`get_config`) of our model."""
         raise NotImplementedError
+
+    def tie_head(self, config, checkpoint, default: bool) -> bool:
+        """Return whether the head is the token table; a missing one must be."""
+        tied = config.require("tie_word_embeddings", default, not default)
+        name = (config.values.get("architectures") or [""])[0]
+        if not tied and name in self.headless and not has(checkpoint, "lm_head.weight"):
+            raise ValueError(
+                f"The architecture {name!r} has no head, and the config does not tie "
+                "one (`tie_word_embeddings` is false): nothing says how the model "
+                f"predicts. Take a checkpoint of {next(iter(self.architectures))!r}, "
+                "or set `tie_word_embeddings` to true in its config.json if the head "
+                "is the embedding."
+            )
+        return tied
 
     def rules(self, model) -> list[Rule]:
         """Return the weight map of a model, names without prefix."""

@@ -14,6 +14,7 @@ class Gpt2(Family):
 
     model_type = "gpt2"
     architectures = {"GPT2LMHeadModel": LanguageModel, "GPT2Model": LanguageModel}
+    headless = ("GPT2Model",)
     prefix = "transformer."
     heads = ("lm_head.",)
     ignored = (r"h\.\d+\.attn\.(bias|masked_bias)",)  # causal masks
@@ -68,7 +69,7 @@ class Gpt2(Family):
             attention_scale=None if scaled else 1.0,
             dropout=dropout,
             attention_dropout=config.take("attn_pdrop", 0.1),
-            tie_head=config.require("tie_word_embeddings", True, False),
+            tie_head=self.tie_head(config, checkpoint, True),
             pad_id=config.token_id("pad_token_id"),
             stop_id=config.token_id("eos_token_id", 50256),
         )

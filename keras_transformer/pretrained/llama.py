@@ -14,6 +14,7 @@ class Llama(Family):
 
     model_type = "llama"
     architectures = {"LlamaForCausalLM": LanguageModel, "LlamaModel": LanguageModel}
+    headless = ("LlamaModel",)
     prefix = "model."
     heads = ("lm_head.",)
     # Parts with biases; our blocks have them everywhere or nowhere, 0 where not here.
@@ -48,7 +49,7 @@ class Llama(Family):
             # Theirs has dropout in attention alone; ours, if it has more, says so.
             dropout=config.take("hidden_dropout", 0.0),
             attention_dropout=config.take("attention_dropout", 0.0),
-            tie_head=config.require("tie_word_embeddings", False, True),
+            tie_head=self.tie_head(config, checkpoint, False),
             pad_id=config.token_id("pad_token_id"),
             stop_id=config.token_id("eos_token_id", 2),
         )

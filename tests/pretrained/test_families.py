@@ -3,9 +3,8 @@
 import keras
 import numpy as np
 import pytest
-from tiny_checkpoints import CHECKPOINTS, inputs, make, run
+from tiny_checkpoints import CHECKPOINTS, HEADLESS, inputs, load, main, make, run, valid
 
-import keras_transformer as kt
 from cases import helpers
 from cases.helpers import PACKAGE_FOLDER, array, arrays, assert_close
 from keras_transformer.layers.feed_forward import get_activation
@@ -15,32 +14,10 @@ from keras_transformer.pretrained import (
     save_pretrained,
 )
 from keras_transformer.pretrained.config import ACTIVATIONS
+from keras_transformer.pretrained.families import FAMILIES
 
 transformers = pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
-CORE = ("bert-masked", "roberta", "gpt2", "llama-grouped", "t5", "bart", "marian")
-
-
-def load(key, folder, **more):
-    """Return a model of transformers, and ours from its files."""
-    theirs = make(key, **more)
-    theirs.save_pretrained(folder)
-    return theirs, from_pretrained(folder, tokenizer=False)[0]
-
-
-def main(outputs):
-    """Return the logits, or the vectors of the tokens, of either side."""
-    if isinstance(outputs, dict) and "sequence_output" in outputs:
-        return array(outputs["sequence_output"])
-    for name in ("logits", "prediction_logits", "last_hidden_state"):
-        if getattr(outputs, name, None) is not None:
-            return getattr(outputs, name).numpy()
-    return array(outputs)
-
-
-def valid(values, batch):
-    """Leave out what stands at padding, where the two sides need not agree."""
-    return values[batch["padding_mask"]] if "padding_mask" in batch else values
 
 
 @pytest.mark.parametrize("key", CHECKPOINTS)
@@ -49,8 +26,8 @@ def test_outputs_equal_those_of_transformers_and_survive_the_way_back(key, tmp_p
     batch = inputs(key, theirs)
     expected = main(run(theirs, batch))
     outputs = helpers.run(ours, "__call__", batch)
-    if key == "gpt2-bare":
-        expected = expected @ theirs.wte.weight.T.detach().numpy()
+    if key in HEADLESS:
+        expected = expected @ theirs.get_input_embeddings().weight.T.detach().numpy()
     assert_close(valid(main(outputs), batch), valid(expected, batch), atol=2e-5)
     if isinstance(outputs, dict) and "pooled_output" in outputs:
         pooled = run(theirs, batch).pooler_output.numpy()
@@ -63,55 +40,9 @@ def test_outputs_equal_those_of_transformers_and_survive_the_way_back(key, tmp_p
     assert not report["unexpected_keys"] and not report["mismatched_keys"]
     assert report["missing_keys"] <= {"cls.predictions.bias", "lm_head.bias"}
     back = main(run(again.eval(), batch))
-    if key != "gpt2-bare":
-        assert_close(valid(back, batch), valid(expected, batch), atol=2e-5)
+    assert_close(valid(back, batch), valid(expected, batch), atol=2e-5)
     twice, _ = from_pretrained(tmp_path / "ours", tokenizer=False)
     assert_close(twice.get_weights(), ours.get_weights(), atol=0)
-
-
-@pytest.mark.parametrize("key", CORE)
-def test_every_hidden_state_equals_that_of_transformers(key, tmp_path, monkeypatch):
-    theirs, ours = load(key, tmp_path)
-    batch = inputs(key, theirs)
-    states, call = [], kt.TransformerBlock.call
-
-    def recording(self, *args, **kwargs):
-        outputs = call(self, *args, **kwargs)
-        states.append(array(outputs))
-        return outputs
-
-    monkeypatch.setattr(kt.TransformerBlock, "call", recording)
-    ours(batch)
-    expected = run(theirs, batch, output_hidden_states=True)
-    parts = ("encoder_hidden_states", "decoder_hidden_states")
-    lists = [getattr(expected, name) for name in parts if hasattr(expected, name)]
-    lists = lists or [expected.hidden_states]
-    mask = batch.get("padding_mask", batch.get("encoder_padding_mask"))
-    position = 0
-    for layers in lists:
-        # The last of pre-norm stacks is the final norm's, which the logits show.
-        pre_norm = key in ("gpt2", "llama-grouped", "t5")
-        for state in layers[1 : -1 if pre_norm else None]:
-            found, state = states[position], state.numpy()
-            if found.shape[1] == mask.shape[1]:
-                found, state = found[mask], state[mask]
-            assert_close(found, state, atol=2e-5)
-            position += 1
-        position += pre_norm
-
-
-@pytest.mark.parametrize("key", ["bert", "roberta-masked", "t5", "bart"])
-def test_padding_in_the_middle_counts_as_in_transformers(key, tmp_path):
-    theirs, ours = load(key, tmp_path)
-    batch = inputs(key, theirs)
-    name = "encoder_token_ids" if "encoder_token_ids" in batch else "token_ids"
-    mask = np.ones((2, 7), bool)
-    mask[0, 2], mask[1, :2], mask[1, 4] = False, False, False
-    ids = np.random.default_rng(3).integers(3, 18, (2, 7)).astype("int32")
-    batch[name] = np.where(mask, ids, theirs.config.pad_token_id)
-    batch[name.replace("token_ids", "padding_mask")] = mask
-    expected = main(run(theirs, batch))
-    assert_close(valid(main(ours(batch)), batch), valid(expected, batch), atol=2e-5)
 
 
 def test_segments_equal_those_of_transformers(tmp_path):
@@ -122,22 +53,50 @@ def test_segments_equal_those_of_transformers(tmp_path):
     assert_close(valid(main(ours(batch)), batch), valid(expected, batch), atol=2e-5)
 
 
+NORMS = {
+    "bert": ("hidden_act", "layer_norm_eps", "embedding.embedding_norm"),
+    "gpt2-free": (
+        "activation_function",
+        "layer_norm_epsilon",
+        "decoder.final_norm_layer",
+    ),
+}
+
+
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-3])
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
-def test_epsilon_and_activation_come_from_the_config(activation, epsilon, tmp_path):
-    settings = dict(hidden_act=activation, layer_norm_eps=epsilon)
-    theirs = make("bert", **settings)
+@pytest.mark.parametrize("key", NORMS)
+def test_epsilon_and_activation_come_from_the_config(
+    key, activation, epsilon, tmp_path
+):
+    *names, norm = NORMS[key]
+    theirs = make(key, **dict(zip(names, (activation, epsilon), strict=True)))
+    tables = ("embeddings.", "transformer.wte.", "transformer.wpe.")
     with torch.no_grad():  # so small that epsilon matters
-        for weight in theirs.embeddings.parameters():
-            if weight.ndim == 2:
+        for name, weight in theirs.named_parameters():
+            if weight.ndim == 2 and name.startswith(tables):
                 weight.mul_(1e-3)
     theirs.save_pretrained(tmp_path)
     ours, _ = from_pretrained(tmp_path, tokenizer=False)
-    batch = inputs("bert", theirs)
-    expected = main(run(theirs, batch))
-    assert_close(valid(main(ours(batch)), batch), valid(expected, batch))
-    norms = [ours.embedding.embedding_norm, ours.encoder.blocks[1].feed_forward_norm]
-    assert [norm.epsilon for norm in norms] == [epsilon] * 2
+    batch = inputs(key, theirs)
+    found = main(helpers.run(ours, "__call__", batch))
+    assert_close(valid(found, batch), valid(main(run(theirs, batch)), batch))
+    stack, part = norm.split(".")
+    blocks = getattr(ours, "decoder" if stack == "decoder" else "encoder").blocks
+    norms = [getattr(getattr(ours, stack), part)]
+    norms += [b.feed_forward_norm for b in blocks]
+    norms += [b.self_attention_norm for b in blocks]
+    assert [norm.epsilon for norm in norms] == [epsilon] * 5
+
+
+@pytest.mark.parametrize("key", ["gpt2", "bert-masked"])
+def test_logits_of_three_inputs_equal_those_of_transformers(key, tmp_path):
+    theirs, ours = load(key, tmp_path)
+    for seed in (2, 3, 4):
+        batch = inputs(key, theirs, seed)
+        found = main(helpers.run(ours, "__call__", batch))
+        expected = main(run(theirs, batch))
+        assert_close(valid(found, batch), valid(expected, batch), atol=2e-5)
 
 
 def test_the_two_kinds_of_gelu_are_told_apart():
@@ -221,6 +180,12 @@ def test_no_matrix_of_gpt2_is_turned_and_query_key_value_keep_their_places(tmp_p
         assert (array(getattr(layer, name).bias) == value).all()
     kernel = array(layer.attention_output.kernel).reshape(8, 8)
     assert kernel[1, 5] == 1.0 and kernel.sum() == 1.0
+    heads = np.zeros((1, 1, 2, 4), "float32")
+    heads[0, 0, 0, 1] = 3.0  # feature 1 of all heads' 8
+    effect = array(layer.attention_output(heads))[0, 0] - array(
+        layer.attention_output.bias
+    )
+    assert_close(effect, np.eye(8, dtype="float32")[5] * 3.0)
     weight = attention.c_attn.weight.detach().numpy()
     for index, name in enumerate(("query", "key", "value")):
         part = weight[:, 8 * index : 8 * index + 8].reshape(8, 2, 4)
@@ -235,6 +200,16 @@ def test_t5_scales_no_scores_and_has_one_bias_table_a_stack(tmp_path):
         assert stack.attention_scale == 1.0
         assert stack.position_bias.bidirectional == (stack is ours.encoder)
     assert ours.head_scale == pytest.approx(8**-0.5)
+    # The raw score is q.k: weights = softmax(q.k), for doubled queries softmax(2 q.k).
+    layer = ours.encoder.blocks[1].self_attention
+    x = np.random.default_rng(0).normal(size=(2, 3, 8)).astype("float32")
+    query, key = array(layer.query(x)), array(layer.key(x))
+    scores = np.einsum("btnh,bsnh->bnts", query, key)
+    for factor in (1.0, 2.0):
+        layer.query.kernel.assign(factor * array(layer.query.kernel))
+        _, weights = layer(x, x, return_attention_scores=True)
+        expected = np.exp(factor * scores)
+        assert_close(weights, expected / expected.sum(-1, keepdims=True))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -323,10 +298,21 @@ def test_dropout_that_the_layers_have_not_is_told(key, name, tmp_path):
         load(key, tmp_path, **{name: 0.4})
 
 
+def test_a_family_is_one_short_file():
+    folder = PACKAGE_FOLDER / "keras_transformer" / "pretrained"
+    files = {family.__module__.rsplit(".", 1)[-1] for family in FAMILIES}
+    assert len(files) == len(FAMILIES) - 1  # XLM-RoBERTa is RoBERTa
+    for name in files:
+        lines = (folder / f"{name}.py").read_text("utf-8").splitlines()
+        assert len(lines) <= 150, name
+
+
 def test_the_table_of_families_names_them_all():
     table = family_table()
     assert table.count("\n") == 1 + 9
     for readme in ("README.md", "README.ko.md"):
         assert table in (PACKAGE_FOLDER / readme).read_text("utf-8")
-    for _, (class_name, *_) in CHECKPOINTS.items():
-        assert class_name in table
+    tested = {class_name for class_name, *_ in CHECKPOINTS.values()}
+    assert tested == {name for family in FAMILIES for name in family.architectures}
+    assert all(class_name in table for class_name in tested)
+    assert "LlamaModel (tied head)" in table

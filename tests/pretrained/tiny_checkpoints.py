@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from cases.helpers import array
+
 SIZES = dict(vocab_size=23, hidden_size=8, num_hidden_layers=2, num_attention_heads=2)
 BERT = dict(**SIZES, intermediate_size=12, max_position_embeddings=16)
 ROBERTA = dict(**BERT, type_vocab_size=1)
@@ -81,6 +83,7 @@ CHECKPOINTS = {
         dict(ROBERTA, layer_norm_eps=1e-5, hidden_act="relu"),
     ),
     "xlm-roberta": ("XLMRobertaForMaskedLM", "XLMRobertaConfig", ROBERTA),
+    "xlm-roberta-bare": ("XLMRobertaModel", "XLMRobertaConfig", ROBERTA),
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", GPT2),
     "gpt2-bare": ("GPT2Model", "GPT2Config", dict(GPT2, activation_function="relu")),
     "gpt2-free": (
@@ -96,6 +99,11 @@ CHECKPOINTS = {
         ),
     ),
     "llama": ("LlamaForCausalLM", "LlamaConfig", LLAMA),
+    "llama-bare": (
+        "LlamaModel",
+        "LlamaConfig",
+        dict(LLAMA, tie_word_embeddings=True),
+    ),
     "llama-single": (
         "LlamaForCausalLM",
         "LlamaConfig",
@@ -131,6 +139,7 @@ CHECKPOINTS = {
         ),
     ),
     "bart": ("BartForConditionalGeneration", "BartConfig", BART),
+    "bart-bare": ("BartModel", "BartConfig", BART),
     "bart-scaled": (
         "BartForConditionalGeneration",
         "BartConfig",
@@ -141,6 +150,7 @@ CHECKPOINTS = {
         "MarianConfig",
         dict(MARIAN, scale_embedding=True, activation_function="swish"),
     ),
+    "marian-bare": ("MarianModel", "MarianConfig", MARIAN),
     "marian-separate": (
         "MarianMTModel",
         "MarianConfig",
@@ -153,6 +163,10 @@ CHECKPOINTS = {
         ),
     ),
 }
+
+
+# Models without a head, which become models with one: the table of their embedding.
+HEADLESS = ("gpt2-bare", "llama-bare", "bart-bare", "marian-bare")
 
 
 def make(key, **more):
@@ -175,9 +189,36 @@ def make(key, **more):
     return model.eval()
 
 
-def inputs(key, model):
+def load(key, folder, **more):
+    """Return a model of transformers, and ours from its files."""
+    from keras_transformer.pretrained import from_pretrained
+
+    theirs = make(key, **more)
+    theirs.save_pretrained(folder)
+    return theirs, from_pretrained(folder, tokenizer=False)[0]
+
+
+def main(outputs):
+    """Return the logits, or the vectors of the tokens, of either side."""
+    if isinstance(outputs, dict) and "sequence_output" in outputs:
+        return array(outputs["sequence_output"])
+    for name in ("logits", "prediction_logits", "last_hidden_state"):
+        if getattr(outputs, name, None) is not None:
+            return getattr(outputs, name).numpy()
+    return array(outputs)
+
+
+def valid(values, batch):
+    """Leave out what stands at padding, where the two sides need not agree."""
+    for name in ("padding_mask", "decoder_padding_mask"):
+        if name in batch:
+            return values[batch[name]]
+    return values
+
+
+def inputs(key, model, seed=1):
     """Return inputs for a model of ours: right-padded, with a mask."""
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seed)
     ids = rng.integers(3, 18, (2, 7)).astype("int32")
     mask = np.ones((2, 7), bool)
     mask[1, 4:] = False
@@ -204,6 +245,7 @@ def run(model, ours: dict, **more):
         "encoder_token_ids": "input_ids",
         "encoder_padding_mask": "attention_mask",
         "decoder_token_ids": "decoder_input_ids",
+        "decoder_padding_mask": "decoder_attention_mask",
         "segment_ids": "token_type_ids",
     }
     theirs = {
