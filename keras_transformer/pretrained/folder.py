@@ -7,7 +7,13 @@ from pathlib import Path
 
 import keras
 
-from keras_transformer.pretrained.checkpoint import Checkpoint, write_tensors
+from keras_transformer.pretrained.checkpoint import (
+    INDEX,
+    SINGLE,
+    Checkpoint,
+    index_of,
+    write_tensors,
+)
 from keras_transformer.pretrained.config import Config
 from keras_transformer.pretrained.families import describe, find_family
 from keras_transformer.pretrained.generation_settings import (
@@ -18,7 +24,8 @@ from keras_transformer.pretrained.generation_settings import (
 from keras_transformer.pretrained.tokenizer_files import load_tokenizer, save_tokenizer
 from keras_transformer.pretrained.weight_map import collect, fill
 
-_FILES = ("*.json", "*.safetensors", "*.model", "*.spm", "vocab.txt", "merges.txt")
+_FILES = ("*.json", SINGLE, "*.model", "*.spm", "vocab.txt", "merges.txt")
+_FOLDERS = ("*/*",)  # other formats, and the same weights once more
 
 
 def from_pretrained(
@@ -167,16 +174,30 @@ def _find(folder_or_id, revision):
             f"There is no folder {folder_or_id!r}. To look for it on the hub, install "
             "huggingface_hub: pip install 'keras-transformer-layers[pretrained]'."
         ) from error
-    return Path(
-        snapshot_download(folder_or_id, revision=revision, allow_patterns=_FILES)
+    folder = Path(
+        snapshot_download(
+            folder_or_id,
+            revision=revision,
+            allow_patterns=_FILES,
+            ignore_patterns=_FOLDERS,
+        )
     )
+    if (folder / INDEX).is_file() and not (folder / SINGLE).is_file():
+        # The index says which files are the model's. A snapshot is named after its
+        # commit: the branch may have moved on.
+        files = sorted(set(index_of(folder).values()))
+        snapshot_download(folder_or_id, revision=folder.name, allow_patterns=files)
+    return folder
 
 
 def _check_vocabulary(tokenizer, settings):
-    size = settings["vocabulary_size"]
-    if tokenizer.vocabulary_size > size:
-        raise ValueError(
-            f"The tokenizer has {tokenizer.vocabulary_size} ids, the model's embedding "
-            f"only {size}. They belong to different models, or tokenizer_config.json "
-            "names special tokens that the model has no row for."
-        )
+    """One tokenizer is that of the sources too, which may have a table of their own."""
+    for name in ("vocabulary_size", "source_vocabulary_size"):
+        size = settings.get(name) or settings["vocabulary_size"]
+        if tokenizer.vocabulary_size > size:
+            raise ValueError(
+                f"The tokenizer has {tokenizer.vocabulary_size} ids, the model's "
+                f"embedding only {size} ({name}). They belong to different models, or "
+                "tokenizer_config.json names special tokens that the model has no row "
+                "for."
+            )

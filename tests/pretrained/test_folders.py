@@ -244,6 +244,27 @@ def test_a_folder_without_tokenizer_and_one_of_another_model_are_refused(folder)
         from_pretrained(folder)
 
 
+def test_one_tokenizer_has_to_fit_the_table_of_the_sources_too(tmp_path):
+    theirs = make("marian-separate", vocab_size=20, decoder_vocab_size=40)
+    theirs.save_pretrained(tmp_path)
+    model = SentencePieceTokenizer.train(["가 나 다 라 마"] * 9, 12, model_type="char")
+    for side in ("source", "target"):
+        model.save(tmp_path / f"{side}.spm")
+    for size, message in (
+        (19, None),
+        (30, r"30 ids, the model's embedding only 20 \(source_vocabulary_size\)"),
+        (41, r"41 ids, the model's embedding only 40 \(vocabulary_size\)"),
+    ):
+        pieces = ["</s>", "<unk>", *map(str, range(size - 3)), "<pad>"]
+        table = {piece: id for id, piece in enumerate(pieces)}
+        (tmp_path / "vocab.json").write_text(json.dumps(table))
+        if message is None:
+            assert from_pretrained(tmp_path)[1].vocabulary_size == size
+            continue
+        with pytest.raises(ValueError, match=message):
+            from_pretrained(tmp_path)
+
+
 def test_a_model_and_its_tokenizer_come_back(tmp_path):
     text = ["the film was good and the end was bad"] * 3
     tokenizer = SentencePieceTokenizer.train(text, 40)
@@ -345,18 +366,3 @@ def test_a_model_of_no_family_is_not_saved(settings, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         save_pretrained(model, None, tmp_path / "saved")
     assert not (tmp_path / "saved").exists()
-
-
-def test_the_hub_is_asked_for_ids_with_their_revision(folder, monkeypatch):
-    hub = pytest.importorskip("huggingface_hub")
-    asked = []
-
-    def download(name, revision=None, allow_patterns=None):
-        asked.append((name, revision))
-        assert "*.safetensors" in allow_patterns and "*.bin" not in allow_patterns
-        return str(folder)
-
-    monkeypatch.setattr(hub, "snapshot_download", download)
-    model, _ = from_pretrained("someone/tiny", revision="v1", tokenizer=False)
-    assert asked == [("someone/tiny", "v1")]
-    assert isinstance(model, kt.LanguageModel)
