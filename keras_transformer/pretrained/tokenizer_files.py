@@ -22,6 +22,10 @@ _NORMALIZER = {
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
 _PLAIN = ("PreTrainedTokenizerFast", "TokenizersBackend")
+# What a model is given of a text; transformers' classes for BERT add the segments, its
+# plain class does or does not, after its version.
+_INPUTS = ["input_ids", "attention_mask"]
+_INPUTS_OF = {"bert": ["input_ids", "token_type_ids", "attention_mask"]}
 # What transformers' classes add where no file says it.
 _BERT = {
     "pad": "[PAD]",
@@ -90,7 +94,9 @@ def save_tokenizer(tokenizer, folder, family: str = "", reads_source: bool = Fal
     Args:
         tokenizer: One of `keras_transformer.tokenizers`.
         folder: Where they go.
-        family: The model's `model_type`.
+        family: The model's `model_type`. It says whether transformers hands on the
+            segments of pairs (BERT's alone); where it is not given, a template that
+            numbers them does.
         reads_source: Whether the model is an encoder and a decoder. A
             `SentencePieceTokenizer`, which has no template, is given one: a source
             ends with eos, another text begins with bos.
@@ -105,7 +111,10 @@ def save_tokenizer(tokenizer, folder, family: str = "", reads_source: bool = Fal
         )
     if isinstance(tokenizer, HuggingFaceTokenizer):
         tokenizer.save(folder / "tokenizer.json")
-        settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
+        settings = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_input_names": _inputs(tokenizer, family),
+        }
     elif isinstance(tokenizer, MappedSentencePieceTokenizer):
         settings = _save_mapped(tokenizer, folder)
     else:
@@ -116,6 +125,12 @@ def save_tokenizer(tokenizer, folder, family: str = "", reads_source: bool = Fal
     special = {f"{r}_token": token for r, token in tokenizer.special_tokens.items()}
     _write(folder / "tokenizer_config.json", {**settings, **special})
     _write(folder / "special_tokens_map.json", special)
+
+
+def _inputs(tokenizer, family):
+    if not family and any(tokenizer.encode("a", "a", out_type="segments")):
+        family = "bert"
+    return _INPUTS_OF.get(family, _INPUTS)
 
 
 def with_template(tokenizer, family: str = "", *, bos: bool, eos: bool):

@@ -13,6 +13,9 @@ class MappedSentencePieceTokenizer:
 
     `ids = [*prefix, *map(vocabulary, pieces(text)), *suffix]`
 
+    One text at a time: pairs of texts and offsets are what a `tokenizer.json` of the
+    same model gives (`HuggingFaceTokenizer`).
+
     Args:
         model: Path or content of the SentencePiece model.
         vocabulary: Piece -> id.

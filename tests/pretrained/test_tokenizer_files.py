@@ -169,6 +169,23 @@ def test_a_saved_tokenizer_gives_the_same_ids_here_and_there(key, tmp_path):
     assert again.special_tokens == ours.special_tokens
 
 
+@pytest.mark.parametrize("family", ["bert", "distilbert", "roberta", "gpt2", ""])
+def test_a_saved_tokenizer_hands_on_what_the_model_takes(family, tmp_path):
+    # transformers' plain class has segments in its version 4, and none in 5.
+    (tmp_path / "saved").mkdir()
+    kind = "bert" if family in ("distilbert", "") else family
+    ours, theirs = make(kind, tmp_path)
+    save_tokenizer(ours, tmp_path / "saved", family)
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved")
+    pair = theirs("the film", "was good")
+    if family == "distilbert":
+        del pair["token_type_ids"]
+    assert again.model_input_names == list(pair)
+    found = again("the film", "was good")
+    assert dict(found) == dict(pair)
+    assert ("token_type_ids" in found) == (family in ("bert", ""))
+
+
 def write_marian_languages(folder):
     path = folder / "tokenizer_config.json"
     languages = {"source_lang": "en", "target_lang": "ko"}
@@ -201,6 +218,25 @@ def test_pairs_offsets_and_segments_come_from_the_library(tmp_path):
     assert len(ours.encode(text)) > 4  # the limit is of that call alone
     bare = ours.encode(text, add_special_tokens=False)
     assert [ours.cls_id, *bare, ours.sep_id] == ours.encode(text)
+
+
+@pytest.mark.parametrize("key", ["bert", "roberta", "bart", "t5", "xlm-roberta"])
+def test_pairs_and_offsets_of_a_tokenizer_json_are_those_of_transformers(key, tmp_path):
+    _, theirs = make(key, tmp_path)
+    (tmp_path / "fast").mkdir()
+    theirs.save_pretrained(tmp_path / "fast")
+    ours = load_tokenizer(tmp_path / "fast", {"model_type": KINDS[key][0]})
+    assert isinstance(ours, HuggingFaceTokenizer)
+    for text, second in (
+        ("the film", "was good"),
+        ("영화가  좋았다 ☃", "A Longer; text"),
+    ):
+        pair = theirs(text, second, return_offsets_mapping=True)
+        assert ours.encode(text, second) == pair["input_ids"]
+        offsets = ours.encode(text, second, out_type="offsets")
+        assert offsets == list(map(tuple, pair["offset_mapping"]))
+        single = theirs(text, return_offsets_mapping=True)["offset_mapping"]
+        assert ours.encode(text, out_type="offsets") == list(map(tuple, single))
 
 
 def test_pieces_of_either_language_are_joined_as_in_transformers(tmp_path):
