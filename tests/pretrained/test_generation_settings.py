@@ -41,6 +41,12 @@ SETTINGS = {
         "t5",
         dict(decoder_start_token_id=3, eos_token_id=1, pad_token_id=0, max_length=6),
     ),
+    "gpt2-beams": ("gpt2", dict(eos_token_id=2, pad_token_id=0, **BEAMS)),
+    "t5-beams": (
+        "t5",
+        dict(**BEAMS, decoder_start_token_id=0, eos_token_id=1, pad_token_id=0)
+        | dict(max_length=7),
+    ),
 }
 
 
