@@ -175,8 +175,20 @@ def _check_rules(rules, variables, zeros):
 
 
 def collect(model, rules, zeros=()) -> dict:
-    """Return a model's weights under their names, as NumPy arrays."""
+    """Return a model's weights under their names, as NumPy arrays.
+
+    Raises:
+        ValueError: The model has more weights: it is quantized, or has LoRA weights.
+    """
     variables = {relative_path(v, model): v for v in model.weights}
+    more = set(variables) - {path for rule in rules for path in rule.paths}
+    if more := sorted(more - set(zeros)):
+        raise ValueError(
+            f"The model has the weights {_some(more)}, for which transformers' files "
+            "have no place: it is quantized, or has LoRA weights. Nothing was written. "
+            "Keras's `model.save` keeps a quantized model, and merges LoRA weights "
+            "into the kernels that it saves."
+        )
     _check_rules(rules, variables, zeros)
     return {
         rule.theirs: rule.save(
