@@ -24,7 +24,13 @@ def train() -> SentencePieceTokenizer:
         DATA / "homonyms_ko.tsv", text_column="sentence", label_column=None
     )["sentence"]
     return SentencePieceTokenizer.train(
-        [*reviews, *pairs, *homonyms], 8000, pad_id=0, unk_id=1, bos_id=2, eos_id=3
+        [*reviews, *pairs, *homonyms],
+        8000,
+        pad_id=0,
+        unk_id=1,
+        bos_id=2,
+        eos_id=3,
+        num_sub_iterations=4,  # with 2, "타고" became "▁" and "타고"
     )
 
 
