@@ -10,7 +10,7 @@ from keras_transformer.layers.base import (
     check_positions,
 )
 from keras_transformer.layers.sinusoidal_encoding import LAYOUTS, SinusoidalEncoding
-from keras_transformer.ops.backend import is_traced, static_size
+from keras_transformer.ops.backend import infers_shapes, is_traced, static_size
 from keras_transformer.ops.checks import (
     check_choice,
     check_id,
@@ -215,6 +215,9 @@ class PositionalEmbedding(BaseLayer):
         positions = positions + self.position_offset
         if self.encoding == "sinusoidal":
             return self.position_embedding(vectors, positions=positions)
+        if infers_shapes():  # a length that stands for an open one may be too long
+            last = self.sequence_length + self.position_offset - 1
+            positions = ops.minimum(positions, last)
         return vectors + self.position_embedding(positions)
 
     def _check_length(self, length, start):

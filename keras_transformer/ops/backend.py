@@ -2,9 +2,33 @@
 
 import math
 import threading
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import keras
 from keras import ops
+
+# PyTorch: whether sizes may be numbers that stand for unknown ones.
+_inferring: ContextVar = ContextVar("keras_transformer_inferring", default=False)
+
+
+@contextmanager
+def inferring_shapes():
+    """Note that Keras infers shapes.
+
+    On PyTorch it calls layers with 83 in place of an unknown size; on the "meta"
+    device, but under a half-precision policy, whose products fail there, on the CPU.
+    """
+    token = _inferring.set(True)
+    try:
+        yield
+    finally:
+        _inferring.reset(token)
+
+
+def infers_shapes() -> bool:
+    """Return whether Keras infers shapes, of sizes that may be stand-ins."""
+    return _inferring.get()
 
 
 def is_traced(tensor) -> bool:
@@ -12,6 +36,8 @@ def is_traced(tensor) -> bool:
 
     True inside `jax.jit`, inside `tf.function` and while Keras infers shapes.
     """
+    if _inferring.get():
+        return True
     try:
         ops.convert_to_numpy(ops.ravel(tensor)[:1])
     except Exception:  # every backend raises an error of its own
@@ -23,10 +49,11 @@ def static_size(tensor, axis: int) -> int | None:
     """Return the size of an axis if it is known for certain, else `None`.
 
     While Keras infers the shapes of unknown axes, JAX has symbols in their place
-    and PyTorch has stand-in numbers on its "meta" device.
+    and PyTorch has stand-in numbers.
     """
     size = tensor.shape[axis]
-    stand_in = keras.backend.backend() == "torch" and tensor.device.type == "meta"
+    torch = keras.backend.backend() == "torch"
+    stand_in = torch and (_inferring.get() or tensor.device.type == "meta")
     return size if isinstance(size, int) and not stand_in else None
 
 

@@ -11,10 +11,10 @@ from keras_transformer.pretrained.weight_map import Rule, dense, norm, projectio
 OLD_SETTINGS = {
     "add_bias_logits": False,
     "add_final_layer_norm": False,
+    "do_blenderbot_90_layernorm": False,
     "normalize_before": False,
     "normalize_embedding": True,
     "static_position_embeddings": False,
-    "extra_pos_embeddings": 2,
 }
 
 
@@ -67,6 +67,7 @@ class Bart(Family):
 
     def position_settings(self, config):
         """Return the settings of the embeddings."""
+        config.require("extra_pos_embeddings", 2)
         return dict(
             positions="learned",
             sequence_length=config.take("max_position_embeddings", 1024),

@@ -21,13 +21,13 @@ ACTIVATIONS = {
 # Settings that say nothing about the numbers of one forward pass: bookkeeping,
 # training, generation (generation_settings.py).
 BOOKKEEPING = frozenset(
-    """_name_or_path _num_labels architectures attn_implementation
-    auto_map dtype finetuning_task gradient_checkpointing id2label initializer_range
-    init_std initializer_factor is_encoder_decoder label2id model_type n_ctx num_labels
-    output_attentions output_hidden_states output_past problem_type return_dict
-    task_specific_params tokenizer_class torch_dtype torchscript transformers_version
-    use_bfloat16 use_cache bos_token_id cls_token_id sep_token_id mask_token_id
-    chunk_size_feed_forward tf_legacy_loss save_step
+    """_name_or_path _num_labels architectures attn_implementation author auto_map dtype
+    finetuning_task gradient_checkpointing id2label initializer_range init_std
+    initializer_factor is_encoder_decoder kobart_version label2id model_type n_ctx
+    num_labels output_attentions output_hidden_states output_past problem_type
+    return_dict task_specific_params tokenizer_class torch_dtype torchscript
+    transformers_version use_bfloat16 use_cache bos_token_id cls_token_id
+    sep_token_id mask_token_id chunk_size_feed_forward tf_legacy_loss save_step
     bad_words_ids begin_suppress_tokens diversity_penalty do_sample early_stopping
     encoder_no_repeat_ngram_size exponential_decay_length_penalty forced_bos_token_id
     forced_eos_token_id force_bos_token_to_be_generated length_penalty max_length

@@ -52,6 +52,7 @@ class DistilBert(Bert):
     def settings(self, config, model_class, checkpoint):
         config.take("sinusoidal_pos_embds")  # how the table began; it is in the file
         config.take("eos_token_id")
+        config.require("tie_weights_", True)  # in old files, beside the usual setting
         settings = dict(
             vocabulary_size=config.take("vocab_size", 30522),
             num_layers=config.take("n_layers", 6),

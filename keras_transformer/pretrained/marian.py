@@ -21,7 +21,6 @@ class Marian(Bart):
         **OLD_SETTINGS,
         "normalize_embedding": False,
         "static_position_embeddings": True,
-        "extra_pos_embeddings": 0,
     }
     defaults = {
         "pad_token_id": 58100,
@@ -45,6 +44,7 @@ class Marian(Bart):
 
     def position_settings(self, config):
         config.take("max_position_embeddings")  # sinusoids have no end
+        config.take("extra_pos_embeddings")  # of BART's table; old files have any
         return dict(
             positions="sinusoidal", position_layout="concatenated", sequence_length=None
         )

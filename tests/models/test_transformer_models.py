@@ -371,3 +371,18 @@ def test_tokens_of_a_step_have_one_axis():
     state = model.start(inputs, 8)
     with pytest.raises(ValueError, match="one id a row"):
         model.step(np.array([[3], [4]]), state)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16", "mixed_bfloat16"])
+def test_short_learned_positions_are_no_bar_to_an_open_length(policy):
+    text = keras.Input((None,), dtype="int32")
+    encoder = kt.TextEncoder(VOCABULARY, 1, 8, 2, 8, sequence_length=6, dtype=policy)
+    outputs = encoder(text)
+    model = keras.Model(text, outputs)
+    ids = random_ids(2, 6)
+    for ours, expected in zip(
+        keras.tree.flatten(model(ids)), keras.tree.flatten(encoder(ids)), strict=True
+    ):
+        assert_close(ours, expected)
+    with pytest.raises(ValueError, match="7 tokens does not fit"):
+        model(random_ids(2, 7))

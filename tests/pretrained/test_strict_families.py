@@ -101,3 +101,42 @@ def test_a_model_without_a_head_has_to_tie_one(key, tmp_path):
     make(key, tie_word_embeddings=False).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="has no head.*nothing says how the model"):
         from_pretrained(tmp_path, tokenizer=False)
+
+
+# What published files of these families have beside transformers' settings of today.
+OLD_FILES = {
+    "distilbert": {"tie_weights_": True},
+    "marian": {
+        "add_bias_logits": False,
+        "add_final_layer_norm": False,
+        "extra_pos_embeddings": 53685,
+        "normalize_before": False,
+        "normalize_embedding": False,
+        "static_position_embeddings": True,
+    },
+    "bart": {
+        "author": "someone",
+        "do_blenderbot_90_layernorm": False,
+        "extra_pos_embeddings": 2,
+        "kobart_version": 2.0,
+        "normalize_before": False,
+        "normalize_embedding": True,
+        "static_position_embeddings": False,
+    },
+}
+
+
+@pytest.mark.parametrize("key", OLD_FILES)
+def test_settings_of_old_files_are_read_and_held_to_what_is_computed(key, tmp_path):
+    make(key).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps({**values, **OLD_FILES[key]}))
+    from_pretrained(tmp_path, tokenizer=False)
+    for name, value in OLD_FILES[key].items():
+        if not isinstance(value, bool):
+            continue
+        other = {**values, **OLD_FILES[key], name: not value}
+        path.write_text(json.dumps(other))
+        with pytest.raises(ValueError, match=f"The config has {name}="):
+            from_pretrained(tmp_path, tokenizer=False)
