@@ -127,7 +127,7 @@ class TextClassifier:
         epochs: int = 10,
         batch_size: int = 64,
         learning_rate: float | LearningRateSchedule | None = None,
-        sampling: float | None = None,
+        sampling: float | bool | None = None,
         patience: int | None = 3,
         checkpoint_folder=None,
         keep_checkpoints: bool = False,
@@ -148,7 +148,7 @@ class TextClassifier:
                 or a Keras `LearningRateSchedule`.
             sampling: Cut the texts into other pieces in each epoch (subword
                 regularization), the more so the smaller this is; 0.2 is usual. The
-                recipe's if not given.
+                recipe's if not given, where the tokenizer can; `False` for none.
             patience: Stop after so many epochs without a better validation
                 accuracy, and go back to the best; `None` to train all epochs.
             checkpoint_folder: Where to keep the state after each epoch. A training
@@ -171,7 +171,8 @@ class TextClassifier:
         check_schedule(learning_rate, None)
         keras.utils.set_random_seed(seed)
         recipe = CLASSIFIERS[self.recipe]
-        sampling = recipe.sampling if sampling is None else sampling
+        if sampling is None and isinstance(self.tokenizer, SentencePieceTokenizer):
+            sampling = recipe.sampling
         train, validation = hold_back(texts, labels, validation_data, seed)
         self.model.compile(
             optimizer=keras.optimizers.Adam(
@@ -305,12 +306,12 @@ class TextClassifier:
         return np.array([places[label] for label in labels], "int32")
 
     def _batches(self, texts, labels, *, sampling=None, **settings):
-        if sampling is None:
+        if sampling is None or sampling is False:
             rows = self._encode(texts)
         elif not isinstance(self.tokenizer, SentencePieceTokenizer):
             raise ValueError(
                 "`sampling` needs a SentencePieceTokenizer. Received a "
-                f"{type(self.tokenizer).__name__}: leave it at None."
+                f"{type(self.tokenizer).__name__}: leave it out."
             )
         else:
 

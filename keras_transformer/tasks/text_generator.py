@@ -302,8 +302,7 @@ class TextGenerator:
             Joined they are the text that `generate([prompt])` returns.
 
         Raises:
-            TypeError, ValueError: As in `generate`, at once and not with the first
-                piece.
+            TypeError, ValueError: As in `generate`, at once.
         """
         (prompt,), _ = check_texts([prompt])
         (row,), (count,) = self._read([prompt], max_new_tokens)
@@ -319,13 +318,14 @@ class TextGenerator:
         """Return among how many tokens the model wavers in each text.
 
         `exp(mean loss of a token)`, the text's end included. A text of more than
-        `max_length` tokens is read in pieces, each without those before it.
+        `max_length` tokens is read in pieces, each without those before it. Without a
+        bos, which would foresee its end, an empty text has nan.
 
         Raises:
             TypeError: Texts that are no strings.
         """
         losses, counts = self._losses(check_texts(texts)[0], batch_size)
-        return np.exp(losses / counts)
+        return np.exp(losses / np.where(counts, counts, np.nan))
 
     def evaluate(self, texts: Sequence[str], batch_size: int = 16) -> dict:
         """Measure how well the model foresees texts.

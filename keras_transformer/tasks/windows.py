@@ -30,13 +30,16 @@ class Windows(NamedTuple):
 def make_windows(ids: Sequence, start_id, stop_id, size: int) -> Windows:
     """Put start and stop ids around texts, and cut them into pieces.
 
+    Without a start id nothing foresees the end of an empty text: it has no piece.
+
     Args:
         ids: Token ids of each text.
         start_id: As in `shift_right`.
         stop_id: As in `shift_right`.
         size: Most tokens of a piece.
     """
-    inputs, labels = shift_right(ids, start_id, stop_id)
+    owners = [n for n, row in enumerate(ids) if len(row) or start_id is not None]
+    inputs, labels = shift_right([ids[n] for n in owners], start_id, stop_id)
     places = [
         (text, slice(first, first + size))
         for text, row in enumerate(inputs)
@@ -45,7 +48,7 @@ def make_windows(ids: Sequence, start_id, stop_id, size: int) -> Windows:
     return Windows(
         [inputs[text][part] for text, part in places],
         [labels[text][part] for text, part in places],
-        [text for text, _ in places],
+        [owners[text] for text, _ in places],
     )
 
 

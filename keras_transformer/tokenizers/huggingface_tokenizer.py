@@ -1,5 +1,6 @@
 """Tokenizers in Hugging Face's format: BPE, WordPiece and Unigram files."""
 
+import threading
 from pathlib import Path
 
 from keras_transformer.ops.checks import check_integer
@@ -41,6 +42,7 @@ class HuggingFaceTokenizer:
 
     def __init__(self, tokenizer, special_tokens: dict | None = None):
         self._tokenizer = _read(tokenizer)
+        self._lock = threading.Lock()  # truncation is a setting, of all who encode
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         special_tokens = dict(special_tokens or {})
@@ -50,6 +52,12 @@ class HuggingFaceTokenizer:
                     f"The {role} token {token!r} is not in the tokenizer's vocabulary."
                 )
         self.name_special_tokens(special_tokens)
+
+    def __getstate__(self):
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state):
+        vars(self).update(state, _lock=threading.Lock())
 
     def name_special_tokens(self, special_tokens: dict, more=()):
         """Say which tokens are special; those not in the vocabulary get new ids.
@@ -178,14 +186,16 @@ class HuggingFaceTokenizer:
         if max_length is not None:
             least = self._tokenizer.num_special_tokens_to_add(pairs is not None)
             least = max(1, least) if add_special_tokens else 1
-            length = check_integer("max_length", max_length, least)
-            self._tokenizer.enable_truncation(length)
-        try:
-            encoded = self._tokenizer.encode_batch(
-                rows, add_special_tokens=add_special_tokens
-            )
-        finally:
-            self._tokenizer.no_truncation()
+            max_length = check_integer("max_length", max_length, least)
+        with self._lock:
+            if max_length is not None:
+                self._tokenizer.enable_truncation(max_length)
+            try:
+                encoded = self._tokenizer.encode_batch(
+                    rows, add_special_tokens=add_special_tokens
+                )
+            finally:
+                self._tokenizer.no_truncation()
         found = [list(getattr(row, fields[out_type])) for row in encoded]
         return found[0] if single else found
 

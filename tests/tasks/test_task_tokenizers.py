@@ -1,6 +1,8 @@
 """A task saved with any of the package's tokenizers is the same when loaded."""
 
 import json
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -88,6 +90,10 @@ def test_a_generator_writes_and_measures_alike(kind, add_bos, tmp_path):
     assert again.add_bos is add_bos and type(again.tokenizer) is type(tokenizer)
     for name in ("pad_id", "unk_id", "bos_id", "eos_id"):
         assert getattr(again.tokenizer, name) == getattr(tokenizer, name) is not None
+    found = again.perplexity(["", TEXTS[0]])  # what foresees the end of nothing?
+    assert np.isnan(found[0]) == (not add_bos) and np.isfinite(found[1])
+    tokens = [again.evaluate(texts)["tokens"] for texts in (TEXTS, ["", *TEXTS])]
+    assert tokens[1] - tokens[0] == add_bos
     # One bos at the most, and one end, whatever the template has.
     inputs, labels, _ = generator._windows(["나는 학교에 간다"])
     assert inputs[0].count(tokenizer.bos_id) == add_bos
@@ -143,6 +149,30 @@ def test_a_classifier_labels_and_explains_alike(kind, tmp_path):
         with pytest.raises(ValueError, match="`sampling` needs a SentencePieceTok"):
             data = TEXTS, ["bad", "good"] * 2
             again.fit(*data, validation_data=data, sampling=0.2)
+    settings = dict(validation_data=(TEXTS, ["bad", "good"] * 2), epochs=1, verbose=0)
+    default = kt.TextClassifier(model, tokenizer, again.labels, recipe="default")
+    encode, sampled = default._encode, []
+    default._encode = lambda *args, **more: (
+        sampled.append(more) or encode(*args, **more)
+    )
+    default.fit(TEXTS, ["bad", "good"] * 2, **settings)
+    assert any(sampled) == (kind == "sentencepiece")  # the recipe's, where it can be
+    sampled.clear()
+    default.fit(TEXTS, ["bad", "good"] * 2, sampling=False, **settings)
+    assert sampled and not any(sampled)
+
+
+def test_one_who_cuts_off_shortens_no_other_threads_texts():
+    tokenizer = pickle.loads(pickle.dumps(huggingface()))
+    text = " ".join(TEXTS * 20)
+    whole = len(tokenizer.encode(text))
+
+    def encode(turn):
+        return len(tokenizer.encode(text, max_length=5 if turn % 2 else None))
+
+    with ThreadPoolExecutor(8) as pool:
+        lengths = list(pool.map(encode, range(400)))
+    assert lengths == [5 if turn % 2 else whole for turn in range(400)]
 
 
 def test_a_text_begins_as_the_template_has_it_unless_told_otherwise():
