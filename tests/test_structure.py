@@ -189,6 +189,12 @@ def test_module_level_holds_no_state(file):
             assert ast.unparse(node.value) not in tables, ast.unparse(node)
 
 
+def test_each_test_file_has_a_name_of_its_own():
+    # The folders are no packages, so pytest takes files of one name for one module.
+    names = [file.name for file in ROOT.glob("tests/**/test_*.py")]
+    assert len(names) > 100 and len(set(names)) == len(names)
+
+
 @pytest.mark.parametrize(
     "file",
     [*FILES, *sorted(ROOT.glob("tests/**/*.py"))],
