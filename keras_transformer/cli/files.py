@@ -115,8 +115,9 @@ def train_task(options, task_class, build, fit) -> tuple:
     except (KeyboardInterrupt, OSError) as error:
         if not _has_files(checkpoint):
             raise
+        kind = OSError if isinstance(error, OSError) else KeyboardInterrupt
         text = f"{error}. " if str(error) else ""
-        raise type(error)(
+        raise kind(
             f"{text}The training is kept. Go on with it: the same command with --resume"
         ) from error
     shutil.rmtree(working, ignore_errors=True)

@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.ops.checks import check_integer, check_number
+from keras_transformer.tasks.encoding import masked_by_length
 from keras_transformer.tasks.texts import check_texts
 from keras_transformer.tasks.words.word_vectors import mask_id, word_pieces
 from keras_transformer.training import TokenCrossentropy, mask_tokens
@@ -115,8 +116,6 @@ def fit_masked_words(
             seed=seed * epochs + epoch,
         )
         draws.append((inputs, labels, [np.flatnonzero(row) for row in weights]))
-    # By length: the batches' padding need not be the model's `pad_id`.
-    real = [np.ones(len(row), "int32") for row in rows]
     # As many places in each epoch, so that all have the same few shapes of batches.
     most = [max(map(len, row)) for row in zip(*(d[2] for d in draws), strict=True)]
     history = keras.callbacks.History()
@@ -124,7 +123,7 @@ def fit_masked_words(
         places = [np.resize(row, n) for row, n in zip(found, most, strict=True)]
         asked = [np.arange(n) < len(row) for row, n in zip(found, most, strict=True)]
         data = BucketedDataset(
-            {"token_ids": inputs, "padding_mask": real, "mask_positions": places},
+            {**masked_by_length(token_ids=inputs), "mask_positions": places},
             [label[place] for label, place in zip(labels, places, strict=True)],
             sample_weight=[row.astype("float32") for row in asked],
             max_tokens=max_tokens,
