@@ -129,6 +129,13 @@ def test_lines_are_those_of_the_encoding(tmp_path):
     file.write_bytes(b"\xff\xfea\x00\n")  # half of a newline
     with pytest.raises(ValueError, match="is not UTF-16 text"):
         read_lines(str(file), "utf-16")
+    for text in ("good film\n좋아\nbad\n", "one\ntwo\n"):
+        for encoding in ("utf-16", "utf-16-le"):  # with and without a mark
+            file.write_bytes(text.encode(encoding))
+            with pytest.raises(ValueError, match="is not UTF-8 text.*or utf-16"):
+                read_lines(str(file))
+    file.write_bytes("하나\n".encode("utf-8-sig") + b"\xff\n" + "둘\n셋".encode())
+    assert read_lines(str(file), "utf-8-sig") == ["하나", "\ufffd", "둘", "셋"]
     file.write_bytes(b"")
     assert read_lines(str(file)) == []
 

@@ -6,19 +6,13 @@ import keras
 import numpy as np
 import pytest
 
-from cases.helpers import slow_on
+from cases.helpers import Interrupt, slow_on
 from keras_transformer.cli import main
 from keras_transformer.tasks import TextClassifier
 
 ROWS = [("정말 재미있다", 1), ("너무 지루하다", 0), ("좋은 영화", 1), ("아깝다", 0)]
 
 pytestmark = pytest.mark.filterwarnings("ignore:The corpus is too small")
-
-
-class Interrupt(keras.callbacks.Callback):
-    def on_epoch_begin(self, epoch, logs=None):
-        if epoch == 1:
-            raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -65,7 +59,9 @@ def test_what_was_interrupted_or_not_saved_goes_on_to_the_same(
         patch.setattr(
             TextClassifier,
             "fit",
-            lambda *texts, **settings: fit(*texts, callbacks=[Interrupt()], **settings),
+            lambda *texts, **settings: fit(
+                *texts, callbacks=[Interrupt(1)], **settings
+            ),
         )
         assert main([*command, str(halves)]) == 130
     (line,) = capsys.readouterr().err.strip().splitlines()[-1:]

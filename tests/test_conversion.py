@@ -41,9 +41,10 @@ def test_a_generator_goes_there_and_back(recipe, tmp_path, capsys):
     again = kt.TextGenerator.load(back)
     settings = dict(max_new_tokens=8, temperature=1.0, seed=2)
     prompts = ["나는", "비가 ", ""]
-    assert again.generate(prompts, **settings) == generator.generate(
-        prompts, **settings
-    )
+    expected = generator.generate(prompts, **settings)
+    # Unknown characters are shown by SentencePiece, and not by Hugging Face's library.
+    expected = [text.replace("⁇", "") for text in expected]
+    assert again.generate(prompts, **settings) == expected
     for name in ("dropout", "attention_dropout"):
         config = again.model.get_config()
         assert config[name] in (0.2, None) and config["dropout"] == 0.2

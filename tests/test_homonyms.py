@@ -4,7 +4,12 @@ from pathlib import Path
 
 from keras_transformer.datasets import load_homonyms, load_pairs
 
+CHAPTER = "배 타고 배 먹으니 배 아프다"
 README = Path(__file__).resolve().parents[1] / "data" / "README.md"
+
+
+def grams(text, n):
+    return {text[i : i + n] for i in range(len(text) - n + 1)}
 
 
 def test_there_are_enough_of_each_sense_and_the_readme_counts_them():
@@ -34,11 +39,10 @@ def test_the_word_begins_exactly_one_token_and_no_sentence_comes_twice():
 def test_held_out_sentences_share_little_with_any_other():
     train, test = load_homonyms()
 
-    def grams(row):
-        rest = " ".join(t for t in row.sentence.split() if not t.startswith(row.word))
-        return {rest[i : i + 3] for i in range(len(rest) - 2)}
+    def rest(row):
+        return " ".join(t for t in row.sentence.split() if not t.startswith(row.word))
 
-    parts = [[grams(row) for row in part.itertuples()] for part in (train, test)]
+    parts = [[grams(rest(r), 3) for r in part.itertuples()] for part in (train, test)]
     everything = [own for part in parts for own in part]
     for own, sentence in zip(parts[1], test["sentence"], strict=True):
         others = (len(own & other) for other in everything if other is not own)
@@ -54,20 +58,16 @@ def test_the_chapters_sentence_and_its_like_are_in_neither_part():
 
 
 def test_no_sentence_shares_much_with_the_chapters():
-    def grams(text):
-        return {text[i : i + 5] for i in range(len(text) - 4)}
-
-    chapter = grams("배 타고 배 먹으니 배 아프다")
+    chapter = grams(CHAPTER, 5)
     for part in load_homonyms():
         for sentence in part["sentence"]:
-            own = grams(sentence)
+            own = grams(sentence, 5)
             assert len(own & chapter) <= 0.6 * min(len(own), len(chapter)), sentence
 
 
 def test_the_further_texts_of_the_notebook_hold_no_sentence_that_is_asked():
     texts = load_pairs().train["source"]
-    asked = [*load_homonyms().test["sentence"], "배 타고 배 먹으니 배 아프다"]
-    read = [{text[i : i + 3] for i in range(len(text) - 2)} for text in texts]
-    for sentence in asked:
-        own = {sentence[i : i + 3] for i in range(len(sentence) - 2)}
+    read = [grams(text, 3) for text in texts]
+    for sentence in [*load_homonyms().test["sentence"], CHAPTER]:
+        own = grams(sentence, 3)
         assert max(len(own & other) for other in read) <= 0.75 * len(own), sentence

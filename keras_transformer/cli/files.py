@@ -154,7 +154,8 @@ def read_lines(path: str | None, encoding: str = "utf-8") -> list[str]:
     data = sys.stdin.buffer.read() if path is None else Path(path).read_bytes()
     name = "standard input" if path is None else path
     try:
-        newline = "\n".encode(encoding)
+        # Bytes are lines only where a newline is one byte.
+        has_lines = "a\n".encode(encoding).endswith(b"a\n")
         text = data.decode(encoding)
     except LookupError as error:
         raise ValueError(
@@ -162,9 +163,9 @@ def read_lines(path: str | None, encoding: str = "utf-8") -> list[str]:
             f"Received: {encoding}."
         ) from error
     except UnicodeDecodeError:
-        # Bytes are lines only where a newline is one byte.
-        text = _mended(data, name, encoding) if newline == b"\n" else None
-    if text is None:
+        lined = has_lines and b"\0" not in data
+        text = _mended(data, name, encoding) if lined else None
+    if text is None or "\0" in text:  # UTF-16 is full of it, if read as another
         raise ValueError(_other_encoding(name, encoding))
     rows = text.removeprefix("\ufeff").split("\n")
     lines = [row.removesuffix("\r") for row in rows]
@@ -197,7 +198,7 @@ def _is_text(row: bytes, encoding: str) -> bool:
 def _other_encoding(name, encoding):
     return (
         f"{name} is not {encoding.upper()} text. Save it as UTF-8, or name its "
-        "encoding, such as --encoding cp949."
+        "encoding, such as --encoding cp949 or utf-16."
     )
 
 

@@ -126,8 +126,8 @@ class _Projection:
     def weights(self, copies):
         """Return the kernel, (out, in) or for one row (in, out), and the bias."""
         layer = self._layer
-        half = layer.compute_dtype != "float32"
-        if not (self._few or self._reshaped) or layer.quantization_mode or half:
+        other = layer.quantization_mode or layer.compute_dtype != "float32"
+        if other or not (self._few or self._reshaped):
             return None
         if isinstance(layer, keras.layers.ReversibleEmbedding):
             plain = layer.tie_weights and layer.logit_soft_cap is None

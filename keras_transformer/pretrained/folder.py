@@ -102,13 +102,15 @@ def save_pretrained(model, tokenizer, folder):
 
     Args:
         model: A built model of a family, loaded or made by hand.
-        tokenizer: Its tokenizer, or `None`.
+        tokenizer: Its tokenizer, or `None`. A `SentencePieceTokenizer` becomes a
+            `tokenizer.json` with the same ids.
         folder: The folder; it is made if there is none.
 
     Raises:
         ValueError: A model with settings that no family has, or settings of
             generation that transformers has not; a model that is quantized or has
-            LoRA weights.
+            LoRA weights; a `SentencePieceTokenizer` of words, or one with symbols
+            of the user's that is not unigram.
         FileExistsError: The folder holds files of these names already.
 
     Example:
@@ -191,10 +193,10 @@ def _find(folder_or_id, revision):
 
 
 def _check_vocabulary(tokenizer, settings):
-    """One tokenizer is that of the sources too, which may have a table of their own."""
+    """Refuse a tokenizer with more ids than a table, that of the sources included."""
     for name in ("vocabulary_size", "source_vocabulary_size"):
-        size = settings.get(name) or settings["vocabulary_size"]
-        if tokenizer.vocabulary_size > size:
+        size = settings.get(name)
+        if size is not None and tokenizer.vocabulary_size > size:
             raise ValueError(
                 f"The tokenizer has {tokenizer.vocabulary_size} ids, the model's "
                 f"embedding only {size} ({name}). They belong to different models, or "

@@ -11,6 +11,7 @@ from keras_transformer.tokenizers import (
 )
 from keras_transformer.tokenizers.huggingface_tokenizer import SPECIAL
 from keras_transformer.tokenizers.model_file import read_model
+from keras_transformer.tokenizers.tokenizer_json import as_huggingface
 
 _MODELS = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
 _OWN_ROLES = ("pad", "unk", "bos", "eos")
@@ -103,6 +104,7 @@ def save_tokenizer(tokenizer, folder, family: str = "", reads_source: bool = Fal
 
     Raises:
         TypeError: A tokenizer of another package.
+        ValueError: A `SentencePieceTokenizer` of a kind that the format has not.
     """
     folder = Path(folder)
     if isinstance(tokenizer, SentencePieceTokenizer):
@@ -136,22 +138,30 @@ def _inputs(tokenizer, family):
 def with_template(tokenizer, family: str = "", *, bos: bool, eos: bool):
     """Return a `SentencePieceTokenizer` as one whose texts have an end, or two.
 
+    Its ids stay. Where a unigram model has ways of equal score to cut a text, such as
+    the runs of `ㅋㅋㅋㅋㅋ`, each library may take another.
+
     Args:
         tokenizer: The tokenizer.
-        family: The model's `model_type`; Marian's has a second model for targets.
+        family: The model's `model_type`. Marian's tokenizer is the model itself, once
+            for sources and once for targets; others get a `tokenizer.json`.
         bos: Whether a text begins with bos.
         eos: Whether it ends with eos.
+
+    Raises:
+        ValueError: See `as_huggingface`.
     """
+    if family != "marian":
+        return as_huggingface(tokenizer, bos=bos, eos=eos)
     roles = {role: getattr(tokenizer, f"{role}_id") for role in _OWN_ROLES}
-    pieces = map(tokenizer.id_to_piece, range(tokenizer.vocabulary_size))
     roles = {r: tokenizer.id_to_piece(id) for r, id in roles.items() if id is not None}
     return MappedSentencePieceTokenizer(
         tokenizer.serialized,
-        _numbered(pieces),
+        _numbered(map(tokenizer.id_to_piece, range(tokenizer.vocabulary_size))),
         roles,
         prefix=[roles["bos"]] if bos and "bos" in roles else [],
         suffix=[roles["eos"]] if eos and "eos" in roles else [],
-        target_model=tokenizer.serialized if family == "marian" else None,
+        target_model=tokenizer.serialized,
     )
 
 

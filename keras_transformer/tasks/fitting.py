@@ -109,7 +109,7 @@ def fit_model(
         epochs: See `Translator.fit`.
         patience: See `Translator.fit`.
         average: See `Translator.fit`.
-        checkpoint_folder: See `Translator.fit`.
+        checkpoint_folder: See `TextClassifier.fit`.
         keep_checkpoints: See `TextClassifier.fit`.
         callbacks: See `Translator.fit`.
         verbose: See `Translator.fit`.
@@ -165,13 +165,18 @@ def fit_model(
             )
             wired += [keep, backup]
         last = KeepLast(folder / "last", average) if average else None
-        history = model.fit(
-            train,
-            validation_data=validation,
-            epochs=epochs,
-            callbacks=[*wired, last] if last else wired,
-            verbose=verbose,
-        )
+        try:
+            history = model.fit(
+                train,
+                validation_data=validation,
+                epochs=epochs,
+                callbacks=[*wired, last] if last else wired,
+                verbose=verbose,
+            )
+        finally:
+            # `BackupAndRestore` leaves the epoch that it went on from, at which each
+            # later `fit` of the model would begin.
+            model._initial_epoch = None
         if last:
             average_checkpoints(model, last.files)
         elif checkpoint_folder is not None and patience is not None and best.is_file():

@@ -95,17 +95,17 @@ def _write_folder(folder, settings: dict, files: dict):
         text = json.dumps({**settings, "files": sizes}, ensure_ascii=False, indent=1)
         (new / SETTINGS).write_text(text, encoding="utf-8")
         if folder.exists():
-            _replace(folder, new, old)
+            _replace(folder, new, old, own={*files, SETTINGS})
         else:
             new.rename(folder)
 
 
-def _replace(folder, new, old):
-    """Put `new` in the folder's place, with what the user keeps there beside the task.
+def _replace(folder, new, old, own):
+    """Put `new` in the folder's place, with what it has beside the task's `own` files.
 
     What was there goes to `old`; it is put back if anything cannot be moved.
     """
-    moved, own = [], {*read_task(new)["files"], SETTINGS}
+    moved = []
     folder.rename(old)
     try:
         for extra in list(old.iterdir()):
@@ -124,9 +124,16 @@ def check_free(folder) -> Path:
     """Return the real path of a folder that a task may be written to.
 
     Raises:
-        ValueError: It exists, and is neither empty nor a saved task.
+        ValueError: It exists, and is neither empty nor a saved task; or the program
+            runs in it.
     """
-    folder = Path(folder).resolve()  # not a link, nor "."
+    folder = Path(folder).resolve()  # not a link
+    here = Path.cwd()
+    if folder in (here, *here.parents):
+        raise ValueError(
+            f"{str(folder)!r} is the folder that this program runs in: another cannot "
+            "take its place. Nothing was written. Name a folder in it."
+        )
     if folder.exists() and not (folder / SETTINGS).is_file() and _in_use(folder):
         raise ValueError(
             f"{str(folder)!r} exists and is not a saved task (it has no {SETTINGS}). "

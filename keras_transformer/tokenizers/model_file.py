@@ -2,6 +2,9 @@
 
 import os
 import secrets
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 
 import sentencepiece as spm
@@ -9,9 +12,35 @@ import sentencepiece as spm
 # Field 1000 of the file, which SentencePiece leaves to others and skips: "compose
 # text to NFC before this model sees it".
 NFC_MARK = b"\xc2\x3e\x15keras_transformer:nfc"
-# Numbers of the fields: sentencepiece_model.proto in SentencePiece's source.
-TRAINER, NORMALIZER = 2, 3
-UNIGRAM, BPE = 1, 2  # kinds of models
+# Numbers of the fields, and of what stands in them: sentencepiece_model.proto in
+# SentencePiece's source.
+PIECE, TRAINER, NORMALIZER = 1, 2, 3
+UNIGRAM, BPE, WORD, CHAR = 1, 2, 3, 4  # kinds of models
+
+
+class Kind(IntEnum):
+    """Kinds of pieces."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a model file says."""
+
+    pieces: list[tuple[str, float, int]]  # with score and kind, by id
+    model_type: int
+    byte_fallback: bool
+    space_after: bool  # whether a word's space stands after it
+    rule: str  # name of the normalization
+    charsmap: bytes  # the normalization itself, compiled
+    add_prefix: bool  # whether a text begins with a space
+    remove_spaces: bool  # whether those at the ends and further ones go
 
 
 def read_model(model) -> tuple[bytes, spm.SentencePieceProcessor]:
@@ -53,10 +82,26 @@ def write_model(path, serialized: bytes):
         temporary.unlink(missing_ok=True)
 
 
-def can_sample(serialized: bytes) -> bool:
-    """Whether a text can be cut in several ways: a unigram or a BPE model."""
-    trainer = dict(_fields(dict(_fields(serialized)).get(TRAINER, b"")))
-    return trainer.get(3, UNIGRAM) in (UNIGRAM, BPE)
+def read_content(serialized: bytes) -> Content:
+    """Return what a whole model file says."""
+    fields = list(_fields(serialized))
+    trainer = dict(_fields(dict(fields).get(TRAINER, b"")))
+    normalizer = dict(_fields(dict(fields).get(NORMALIZER, b"")))
+    return Content(
+        pieces=[_piece(dict(_fields(body))) for n, body in fields if n == PIECE],
+        model_type=trainer.get(3, UNIGRAM),
+        byte_fallback=bool(trainer.get(35, False)),
+        space_after=bool(trainer.get(24, False)),
+        rule=normalizer.get(1, b"").decode(),
+        charsmap=normalizer.get(2, b""),
+        add_prefix=bool(normalizer.get(3, True)),
+        remove_spaces=bool(normalizer.get(4, True)),
+    )
+
+
+def _piece(fields):
+    (score,) = struct.unpack("<f", fields.get(2, bytes(4)))
+    return fields.get(1, b"").decode(), score, fields.get(3, Kind.NORMAL)
 
 
 def without_rule_path(serialized: bytes, path: str) -> bytes:

@@ -7,8 +7,10 @@ from keras_transformer.ops.checks import check_integer
 from keras_transformer.tokenizers.checks import check_texts, id_rows, pad_rows
 from keras_transformer.tokenizers.decode_stream import DecodeStream
 from keras_transformer.tokenizers.model_file import (
+    BPE,
     NFC_MARK,
-    can_sample,
+    UNIGRAM,
+    read_content,
     read_model,
     write_model,
 )
@@ -311,7 +313,7 @@ class SentencePieceTokenizer:
 
     def _sampling(self, alpha, nbest):
         """Check the settings of subword regularization, and name them as spm does."""
-        if not can_sample(self.serialized):
+        if read_content(self.serialized).model_type not in (UNIGRAM, BPE):
             raise ValueError(
                 "`sample=True` needs a model of type 'unigram' or 'bpe': a text has "
                 "only one way to be cut into characters or words."

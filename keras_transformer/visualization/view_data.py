@@ -46,8 +46,9 @@ def view_data(record, tokens=None, target_tokens=None, batch=0, hide=None) -> di
     for path in paths:
         query, key = pairs[path]
         for call, weights in enumerate(heads[path], 1):
-            key.check_whole(path, weights[:, kept[query]])
-            scales, levels = quantize(weights[:, kept[query]][:, :, kept[key]])
+            shown = weights[:, kept[query]]
+            key.check_whole(path, shown)
+            scales, levels = quantize(shown[:, :, kept[key]])
             layers.append(
                 {
                     "name": path if len(heads[path]) == 1 else f"{path} (call {call})",

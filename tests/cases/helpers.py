@@ -17,6 +17,24 @@ from keras_transformer.ops.backend import compiled
 PACKAGE_FOLDER = Path(keras_transformer.__file__).resolve().parents[1]
 
 
+class Interrupt(keras.callbacks.Callback):
+    """Interrupt a training, as Ctrl-C does, at the beginning of an epoch."""
+
+    def __init__(self, epoch: int):
+        super().__init__()
+        self.epoch = epoch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == self.epoch:
+            raise KeyboardInterrupt
+
+
+def skip_without_float64(policy: str = "float64"):
+    """Skip what asks for float64 where there is none."""
+    if policy == "float64" and keras.backend.backend() == "jax":
+        pytest.skip("JAX has float64 only when asked for at its start")
+
+
 def array(tensor):
     """Return a tensor's values; floats as float32 at least."""
     dtype = keras.backend.standardize_dtype(tensor.dtype)

@@ -13,7 +13,14 @@ from keras import ops
 import keras_transformer as kt
 
 from .examples import CORE, EXAMPLES, block, public_layers, quick, shape
-from .helpers import array, arrays, assert_close, copy_weights, randomize
+from .helpers import (
+    array,
+    arrays,
+    assert_close,
+    copy_weights,
+    randomize,
+    skip_without_float64,
+)
 
 POLICIES = ["float32", "mixed_float16", "mixed_bfloat16", "float64"]
 HALF = {"mixed_float16": 2e-2, "mixed_bfloat16": 1e-1}
@@ -23,8 +30,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 @pytest.fixture
 def policy(request):
-    if request.param == "float64" and keras.backend.backend() == "jax":
-        pytest.skip("JAX has float64 only when asked for at its start")
+    skip_without_float64(request.param)
     return request.param
 
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from cases.helpers import array, assert_close
+from cases.helpers import array, assert_close, skip_without_float64
 from support import check_layer
 
 X = np.random.default_rng(0).normal(size=(2, 3, 8)).astype("float32")
@@ -31,8 +31,7 @@ def test_logits_are_float32_under_every_policy(policy):
 
 
 def test_logits_of_float64_stay_float64():
-    if keras.backend.backend() == "jax":
-        pytest.skip("JAX has float64 only when asked for at its start")
+    skip_without_float64()
     table = keras.layers.ReversibleEmbedding(12, 8, dtype="float64")
     for settings in ({}, {"token_embedding": table, "use_bias": True}):
         logits = kt.TokenHead(12, dtype="float64", **settings)(X)

@@ -4,7 +4,7 @@ import pytest
 from keras import layers
 
 import keras_transformer as kt
-from cases.helpers import array, assert_close, randomize
+from cases.helpers import array, assert_close, randomize, skip_without_float64
 
 IDS = np.array([[5, 6, 7, 0], [3, 4, 0, 0]])
 
@@ -52,8 +52,7 @@ def test_the_2017_model_adds_its_penalty_and_ignores_padding():
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "float64"])
 def test_probabilities_are_float32_at_least_under_every_policy(policy):
-    if policy == "float64" and keras.backend.backend() == "jax":
-        pytest.skip("JAX has float64 only when asked for at its start")
+    skip_without_float64(policy)
     keras.config.set_dtype_policy(policy)
     wanted = "float64" if policy == "float64" else "float32"
     for model in (

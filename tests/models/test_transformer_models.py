@@ -2,6 +2,7 @@
 
 import json
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -243,7 +244,6 @@ _FEED_FORWARD = ("intermediate", "feed_forward_output")
 
 
 def test_the_names_inside_saved_files_are_a_contract(tmp_path):
-    h5py = pytest.importorskip("h5py")
     tops = {
         "language-rotary": {"decoder", "embedding", "head"},
         "translator-relative": {"decoder", "encoder", "decoder_embedding"},

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cases.examples import quick
+from cases.helpers import Interrupt
 from keras_transformer.tasks.fitting import fit_model
 
 X = np.arange(8, dtype="float32")[:, None]
@@ -19,12 +20,6 @@ class Batches(keras.utils.PyDataset):
 
     def __getitem__(self, index):
         return DATA
-
-
-class Interrupt(keras.callbacks.Callback):
-    def on_epoch_begin(self, epoch, logs=None):
-        if epoch == 3:
-            raise KeyboardInterrupt
 
 
 def fit(folder, callbacks=(), **settings):
@@ -43,7 +38,10 @@ def fit(folder, callbacks=(), **settings):
         **watch,
         **settings,
     )
-    return history.epoch, model.get_weights()
+    weights = model.get_weights()
+    again = model.fit(train, epochs=2, verbose=0)
+    assert again.epoch == [0, 1]  # a later training begins at its beginning
+    return history.epoch, weights
 
 
 def cut(file):
@@ -73,7 +71,7 @@ LATEST, STATE = "backup/latest.weights.h5", "backup/training_metadata.json"
 def test_what_was_cut_short_is_passed_over(tmp_path, files, epochs, average):
     folder = tmp_path / "state"
     with pytest.raises(KeyboardInterrupt):
-        fit(folder, [Interrupt()], average=average)
+        fit(folder, [Interrupt(3)], average=average)
     for file in files:
         if (folder / file).is_file():  # `last` is there where it is averaged
             cut(folder / file)
@@ -159,13 +157,8 @@ def test_training_stops_early_and_goes_back_to_the_best(tmp_path, kept):
 
 @pytest.mark.parametrize("before", [2, 3])
 def test_an_interrupted_training_stops_early_too(tmp_path, before):
-    class Stop(keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch, logs=None):
-            if epoch == before:
-                raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        scripted(tmp_path, [Stop()], patience=2)
+        scripted(tmp_path, [Interrupt(before)], patience=2)
     epochs, losses, weight = scripted(tmp_path, patience=2)
     if before == 2:  # as if nothing had been
         assert epochs == [2, 3] and weight == 2.0

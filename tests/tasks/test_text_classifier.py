@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cases.examples import quick
-from cases.helpers import slow_on
+from cases.helpers import Interrupt, slow_on
 from keras_transformer import TextClassifier
 from keras_transformer.models import TextEncoder, build_text_classifier
 from keras_transformer.tokenizers import SentencePieceTokenizer
@@ -110,7 +110,7 @@ def test_another_process_reads_what_was_saved(classifier, tmp_path):
     np.testing.assert_allclose(loaded, expected, atol=1e-6)
 
 
-def test_saving_replaces_a_task_and_nothing_else(classifier, tmp_path):
+def test_saving_replaces_a_task_and_nothing_else(classifier, tmp_path, monkeypatch):
     classifier.save(tmp_path / "model")
     classifier.save(tmp_path / "model")
     assert sorted(os.listdir(tmp_path)) == ["model"]
@@ -120,6 +120,13 @@ def test_saving_replaces_a_task_and_nothing_else(classifier, tmp_path):
     assert (tmp_path / "latest").is_symlink()
     assert (tmp_path / "latest" / "notes.txt").read_text() == "mine"
     TextClassifier.load(tmp_path / "model")
+    for inside in (tmp_path / "model", tmp_path / "model" / "deeper"):
+        inside.mkdir(exist_ok=True)
+        monkeypatch.chdir(inside)
+        with pytest.raises(ValueError, match="this program runs in.*Nothing was"):
+            classifier.save(tmp_path / "model")
+    TextClassifier.load(tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "papers").mkdir()
     (tmp_path / "papers" / "thesis.txt").write_text("years of work")
     with pytest.raises(ValueError, match="not a saved task.*Nothing was written"):
@@ -207,11 +214,6 @@ def test_attention_of_the_default_recipe_does_not_start_uniform():
 
 
 def test_an_interrupted_training_goes_on(tmp_path):
-    class Interrupt(keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch, logs=None):
-            if epoch == 2:
-                raise KeyboardInterrupt
-
     def fit(callbacks=()):
         return classifier.fit(
             TEXTS,
@@ -225,7 +227,7 @@ def test_an_interrupted_training_goes_on(tmp_path):
 
     classifier = TextClassifier.from_texts(TEXTS, LABELS, vocabulary_size=60, **SMALL)
     with pytest.raises(KeyboardInterrupt):
-        fit([Interrupt()])
+        fit([Interrupt(2)])
     assert fit().epoch == [2, 3]
 
 

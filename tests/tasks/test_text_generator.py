@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from word_tokenizer import WordTokenizer
 
-from cases.helpers import fresh_process, slow_on
+from cases.helpers import Interrupt, fresh_process, slow_on
 from keras_transformer import AttentionRecord, LanguageModel, TextGenerator
 from keras_transformer.generation.inputs import pad_rows
 from keras_transformer.models import Seq2SeqTransformer
@@ -204,11 +204,6 @@ def test_a_new_process_loads_what_was_saved(generator, tmp_path):
 
 @pytest.mark.slow
 def test_an_interrupted_training_ends_like_a_whole_one_with_samples(tmp_path, capsys):
-    class Interrupt(keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch, logs=None):
-            if epoch == 2:
-                raise KeyboardInterrupt
-
     settings = dict(TRAINING, epochs=4, seed=3, patience=5, learning_rate=1e-3)
     keras.utils.set_random_seed(3)
     whole, halves = small(), small()
@@ -219,7 +214,9 @@ def test_an_interrupted_training_ends_like_a_whole_one_with_samples(tmp_path, ca
     assert all(texts[1].startswith("나는") for texts in samples)
     folder = tmp_path / "checkpoints"
     with pytest.raises(KeyboardInterrupt):
-        halves.fit(TEXTS, checkpoint_folder=folder, callbacks=[Interrupt()], **settings)
+        halves.fit(
+            TEXTS, checkpoint_folder=folder, callbacks=[Interrupt(2)], **settings
+        )
     found = halves.fit(TEXTS, checkpoint_folder=folder, **settings).history
     assert len(found["loss"]) == 2 and not folder.exists()
     for name in ("loss", "val_loss"):  # the optimizer's state is kept as well

@@ -5,7 +5,7 @@ import pytest
 from word_tokenizer import WordTokenizer
 
 import keras_transformer as kt
-from cases.helpers import slow_on
+from cases.helpers import Interrupt, slow_on
 from keras_transformer import Translator
 from keras_transformer.models import Seq2SeqTransformer
 from keras_transformer.tasks.fitting import batch_tokens
@@ -175,11 +175,6 @@ def test_two_vocabularies_are_kept_apart(tmp_path):
 
 @pytest.mark.slow  # quick for the text generator, which trains by the same function
 def test_an_interrupted_training_goes_on(tmp_path):
-    class Interrupt(keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch, logs=None):
-            if epoch == 2:
-                raise KeyboardInterrupt
-
     def trained(folder, callbacks=()):
         keras.utils.set_random_seed(3)
         translator = small()
@@ -192,7 +187,7 @@ def test_an_interrupted_training_goes_on(tmp_path):
         return history.history, translator.model.get_weights()
 
     expected, whole = trained(tmp_path / "a")
-    found, halves = trained(tmp_path / "b", [Interrupt()])
+    found, halves = trained(tmp_path / "b", [Interrupt(2)])
     assert not (tmp_path / "b").exists()
     for name in ("loss", "val_loss", "val_perplexity"):
         assert len(expected[name]) == 4  # the optimizer's state is kept as well
