@@ -9,7 +9,7 @@ from keras.optimizers.schedules import LearningRateSchedule
 
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.models import build_text_classifier
-from keras_transformer.ops.checks import check_choice
+from keras_transformer.ops.checks import check_choice, check_number
 from keras_transformer.tasks.compatibility import check_classifier_parts
 from keras_transformer.tasks.explanation import Explanation
 from keras_transformer.tasks.fitting import check_schedule, fit_model
@@ -157,8 +157,8 @@ class TextClassifier:
             keep_checkpoints: Whether the folder stays instead, so that nothing is
                 lost before `save`: `fit` with it then gives the trained model at
                 once, with a history of no epochs. Remove it after `save`.
-            seed: Seed of the order of the texts, of the held-back tenth and of the
-                dropout (`keras.utils.set_random_seed`); `sampling` has none.
+            seed: Seed of the order of the texts, of the held-back tenth, of the
+                dropout (`keras.utils.set_random_seed`) and of `sampling`.
             callbacks: Further Keras callbacks.
             verbose: As in Keras's `fit`.
 
@@ -185,7 +185,7 @@ class TextClassifier:
         )
         return fit_model(
             self.model,
-            self._batches(*train, batch_size=batch_size, seed=seed, sampling=sampling),
+            self._batches(*train, sampling=sampling, batch_size=batch_size, seed=seed),
             self._batches(*validation, batch_size=256, shuffle=False),
             monitor="val_accuracy",
             mode="max",
@@ -305,7 +305,7 @@ class TextClassifier:
             )
         return np.array([places[label] for label in labels], "int32")
 
-    def _batches(self, texts, labels, *, sampling=None, **settings):
+    def _batches(self, texts, labels, *, sampling=None, seed=0, **settings):
         if sampling is None or sampling is False:
             rows = self._encode(texts)
         elif not isinstance(self.tokenizer, SentencePieceTokenizer):
@@ -314,12 +314,14 @@ class TextClassifier:
                 f"{type(self.tokenizer).__name__}: leave it out."
             )
         else:
+            check_number("sampling", sampling, at_least=0)
+            seeds = np.random.default_rng(seed)
 
             def draw():
-                return self._encode(texts, sample=True, alpha=sampling)
+                drawn = dict(alpha=sampling, seed=seeds.integers(2**32 - 1))
+                return self._encode(texts, sample=True, **drawn)
 
             rows = draw()
             settings["redraw"] = draw
-        return BucketedDataset(
-            rows, self._indices(labels), pad_id=self.tokenizer.pad_id, **settings
-        )
+        labels, pad_id = self._indices(labels), self.tokenizer.pad_id
+        return BucketedDataset(rows, labels, pad_id=pad_id, seed=seed, **settings)

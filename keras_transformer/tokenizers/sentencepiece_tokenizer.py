@@ -1,9 +1,12 @@
 """SentencePiece: subword ids learned from raw text, and the text back from them."""
 
-import math
+import secrets
+import threading
 import warnings
 
-from keras_transformer.ops.checks import check_integer
+import sentencepiece as spm
+
+from keras_transformer.ops.checks import check_integer, check_number
 from keras_transformer.tokenizers.checks import check_texts, id_rows, pad_rows
 from keras_transformer.tokenizers.decode_stream import DecodeStream
 from keras_transformer.tokenizers.model_file import (
@@ -19,6 +22,9 @@ from keras_transformer.tokenizers.sentencepiece_training import (
     SPECIAL_PIECES,
     train_model,
 )
+
+_MOST_SEED = 2**32 - 2  # SentencePiece does not take the next one for a seed
+_seeding = threading.Lock()  # the seed is one for the process
 
 
 class SentencePieceTokenizer:
@@ -208,6 +214,7 @@ class SentencePieceTokenizer:
         sample: bool = False,
         alpha: float = 0.1,
         nbest: int = -1,
+        seed: int | None = None,
     ):
         """Turn texts into ids; several texts are shared out among all cores.
 
@@ -218,11 +225,13 @@ class SentencePieceTokenizer:
             add_eos: Whether to put `eos_id` last.
             max_length: Most ids of a text, these two included; the text's end is cut
                 off, `eos_id` is not. `None` for no limit.
-            sample: Whether to draw the pieces at random (subword regularization),
-                anew in each call. SentencePiece's draws cannot be repeated.
+            sample: Whether to draw the pieces at random (subword regularization).
             alpha: Unigram: the smaller, the more even the draw. BPE: share of merges
                 left out.
             nbest: Unigram: draw from so many best; -1 for all.
+            seed: Seed of the draws: equal ones give equal pieces of equal texts in
+                equal order. `None` for other draws in each call. (It sets the one
+                seed that `sentencepiece` has for the process.)
 
         Returns:
             A list for one string, a list of lists for several.
@@ -245,8 +254,10 @@ class SentencePieceTokenizer:
             kept = check_integer("max_length", max_length, max(1, ends)) - ends
         single = isinstance(texts, str)
         texts = check_texts([texts] if single else texts, self.compose)
-        drawn = self._sampling(alpha, nbest) if sample else {"num_threads": -1}
-        rows = self._processor.encode(texts, out_type=out_type, **drawn)
+        if sample:
+            rows = self._draw(texts, out_type, alpha, nbest, seed)
+        else:
+            rows = self._processor.encode(texts, out_type=out_type, num_threads=-1)
         rows = [[*first, *row[:kept], *last] for row in rows]
         return rows[0] if single else rows
 
@@ -311,17 +322,28 @@ class SentencePieceTokenizer:
             raise ValueError(f"`add_{name}=True`, but this model has no {name} piece.")
         return [id] if add else []
 
-    def _sampling(self, alpha, nbest):
-        """Check the settings of subword regularization, and name them as spm does."""
+    def _draw(self, texts, out_type, alpha, nbest, seed):
+        """Cut the texts at random, after the settings of subword regularization."""
         if read_content(self.serialized).model_type not in (UNIGRAM, BPE):
             raise ValueError(
                 "`sample=True` needs a model of type 'unigram' or 'bpe': a text has "
                 "only one way to be cut into characters or words."
             )
-        if not (math.isfinite(alpha) and alpha >= 0) or (nbest != -1 and nbest < 2):
-            raise ValueError(
-                "`alpha` must be at least 0, and `nbest` at least 2, or -1 for all. "
-                f"Received: alpha={alpha!r}, nbest={nbest!r}."
+        check_number("alpha", alpha, at_least=0)
+        if nbest != -1:
+            check_integer("nbest", nbest, 2)
+        check_integer("seed", seed, 0, _MOST_SEED, optional=True)
+        if seed is None:
+            seed = secrets.randbelow(_MOST_SEED)
+        # SentencePiece's threads take the seed at their start. One thread: the draws
+        # of several are not independent.
+        with _seeding:
+            spm.set_random_generator_seed(int(seed))
+            return self._processor.encode(
+                texts,
+                out_type=out_type,
+                enable_sampling=True,
+                alpha=alpha,
+                nbest_size=nbest,
+                num_threads=1,
             )
-        # One thread: the threads' draws are not independent.
-        return dict(enable_sampling=True, alpha=alpha, nbest_size=nbest, num_threads=1)

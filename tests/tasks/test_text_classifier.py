@@ -47,6 +47,21 @@ def test_it_learns_what_it_is_shown(classifier):
     assert classifier.predict(GOOD[:2] + BAD[:1]) == [1, 1, 0]
 
 
+def test_equal_seeds_train_equally():
+    def fit(seed, **settings):
+        keras.utils.set_random_seed(0)
+        fresh = TextClassifier.from_texts(TEXTS, LABELS, vocabulary_size=60, **SMALL)
+        fresh.fit(TEXTS, LABELS, epochs=2, seed=seed, verbose=0, **settings)
+        return fresh.predict_probabilities(TEXTS)
+
+    first = fit(1)  # of the default recipe, which cuts the texts at random
+    np.testing.assert_allclose(fit(1), first, atol=1e-6)
+    assert np.abs(fit(2) - first).max() > 1e-4
+    for sampling in (True, "a", -1):
+        with pytest.raises(ValueError, match="`sampling` must be"):
+            fit(1, sampling=sampling)
+
+
 def test_only_what_training_wrote_leaves_the_checkpoint_folder(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     fresh = TextClassifier.from_texts(TEXTS, LABELS, vocabulary_size=60, **SMALL)

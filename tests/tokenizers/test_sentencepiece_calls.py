@@ -153,13 +153,18 @@ def test_samples_differ_and_mean_the_same_text(model_type, nbest):
     assert len(texts) > 1 and {tokenizer.decode(ids) for ids in texts} == {CORPUS[0]}
     pieces = draw(CORPUS[0], out_type=str)
     assert tokenizer.decode([tokenizer.piece_to_id(p) for p in pieces]) == CORPUS[0]
+    assert draw(seed=1) == draw(seed=1) != draw(seed=2)
+    same = draw([CORPUS[0]] * 30, seed=1)
+    assert len(set(map(tuple, same))) > 1  # a seed for the call, not for the text
+    assert draw() != draw()  # and none left behind
 
 
 def test_sampling_that_cannot_be_is_refused():
     for model_type in ("char", "word"):
         with pytest.raises(ValueError, match="'unigram' or 'bpe'"):
             trained(model_type=model_type).encode("오늘", sample=True)
-    for arguments in ({"alpha": -1}, {"alpha": float("nan")}, {"nbest": 0}):
+    wrong = [{"alpha": -1}, {"alpha": float("nan")}, {"alpha": "a"}, {"nbest": 0}]
+    for arguments in (*wrong, {"seed": -1}, {"seed": 2**32}, {"seed": 0.5}):
         with pytest.raises(ValueError, match=next(iter(arguments))):
             trained().encode("오늘", sample=True, **arguments)
 
