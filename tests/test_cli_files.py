@@ -138,6 +138,9 @@ def test_lines_are_those_of_the_encoding(tmp_path):
     assert read_lines(str(file), "utf-8-sig") == ["하나", "\ufffd", "둘", "셋"]
     file.write_bytes(b"")
     assert read_lines(str(file)) == []
+    for encoding in ("klingon", "undefined", "rot13"):
+        with pytest.raises(ValueError, match=f"must be one that.*: {encoding}"):
+            read_lines(str(file), encoding)
 
 
 @pytest.fixture

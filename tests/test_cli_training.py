@@ -72,6 +72,10 @@ def test_what_was_interrupted_or_not_saved_goes_on_to_the_same(
     assert ".halves-training' holds a training" in errors
     assert "--resume" in errors and "remove that folder" in errors
     assert sorted((tmp_path / ".halves-training").rglob("*")) == kept
+    assert main([*command, str(halves), "--resume", "--recipe", "default"]) == 2
+    errors = capsys.readouterr().err
+    assert "has --recipe 'chapter', this command --recipe 'default'" in errors
+    assert sorted((tmp_path / ".halves-training").rglob("*")) == kept
     assert main([*command, str(halves), "--resume"]) == 0
     assert "Epoch 2/2" in capsys.readouterr().out
     names = sorted(path.name for path in tmp_path.iterdir())

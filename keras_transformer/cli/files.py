@@ -1,12 +1,15 @@
 """What the commands of all tasks do with files."""
 
 import contextlib
+import json
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 FEW = 10  # line numbers that a message names
+COMMAND = "command.json"  # the settings of a training that may be interrupted
+FREE = {"run", "resume", "output", "epochs"}  # those that may be others afterwards
 
 
 def add_training_options(
@@ -86,7 +89,7 @@ def train_task(options, task_class, build, fit) -> tuple:
 
     Raises:
         ValueError: Too few epochs; an output in use; an interrupted training that
-            would be lost.
+            would be lost, or had other settings.
         KeyboardInterrupt, OSError: It was interrupted, or could not be saved; with
             how to go on.
     """
@@ -97,8 +100,10 @@ def train_task(options, task_class, build, fit) -> tuple:
     folder = check_free(options.output)
     working = folder.with_name(f".{folder.name}-training")
     checkpoint = working / "checkpoint"
+    settings = {n: v for n, v in vars(options).items() if n not in FREE}
     if options.resume:
         task = task_class.load(working / "task")
+        _check_same(settings, json.loads((working / COMMAND).read_text("utf-8")))
     elif _has_files(checkpoint):
         raise ValueError(
             f"{str(working)!r} holds a training that was interrupted. Nothing was "
@@ -109,6 +114,8 @@ def train_task(options, task_class, build, fit) -> tuple:
         shutil.rmtree(working, ignore_errors=True)
         task = build()
         task.save(working / "task")
+        text = json.dumps(settings, ensure_ascii=False)
+        (working / COMMAND).write_text(text, "utf-8")
     try:
         fit(task, checkpoint)
         task.save(folder)
@@ -122,6 +129,16 @@ def train_task(options, task_class, build, fit) -> tuple:
         ) from error
     shutil.rmtree(working, ignore_errors=True)
     return task, folder
+
+
+def _check_same(settings, before):
+    """Refuse to go on with a training by other settings than it began with."""
+    for name, value in settings.items():
+        if value != before[name]:
+            raise ValueError(
+                f"The interrupted training has {name}={before[name]!r}, this command "
+                f"{name}={value!r}. Go on with the same command (--epochs may change)."
+            )
 
 
 def _has_files(folder):
@@ -157,14 +174,14 @@ def read_lines(path: str | None, encoding: str = "utf-8") -> list[str]:
         # Bytes are lines only where a newline is one byte.
         has_lines = "a\n".encode(encoding).endswith(b"a\n")
         text = data.decode(encoding)
-    except LookupError as error:
+    except UnicodeDecodeError:
+        lined = has_lines and b"\0" not in data
+        text = _mended(data, name, encoding) if lined else None
+    except (LookupError, UnicodeError) as error:
         raise ValueError(
             f"--encoding must be one that Python knows, such as utf-8 or cp949. "
             f"Received: {encoding}."
         ) from error
-    except UnicodeDecodeError:
-        lined = has_lines and b"\0" not in data
-        text = _mended(data, name, encoding) if lined else None
     if text is None or "\0" in text:  # UTF-16 is full of it, if read as another
         raise ValueError(_other_encoding(name, encoding))
     rows = text.removeprefix("\ufeff").split("\n")

@@ -116,6 +116,8 @@ def pair_sequences(kinds, heads, tokens, target_tokens) -> dict:
 
 
 def _pairs_as_given(tokens):
+    if not tokens:
+        raise ValueError("A mapping of `tokens` must name a layer. Received: {}.")
     made, pairs = {}, {}
     for path, pair in tokens.items():
         if not isinstance(pair, tuple) or len(pair) != 2:

@@ -227,6 +227,8 @@ def test_what_is_no_record_is_refused(translated):
     uneven = {"a": [np.ones((1, 1, 2, 2))], "b": [np.ones((1, 1, 3, 3))]}
     with pytest.raises(ValueError, match="'b' has 3 query positions.*mapping"):
         attention_view(uneven)
+    with pytest.raises(ValueError, match="`tokens` must name a layer"):
+        attention_view(plain, tokens={})
 
 
 def test_matplotlib_is_not_needed_for_the_page():
