@@ -104,7 +104,7 @@ def test_texts_to_train_on_may_stand_one_a_line(tmp_path, capsys):
             ["train", "--data", "{reviews}", "--epochs", "0"],
             "--epochs must be",
         ),
-        (["train", "--resume", "--output", "{folder}/new"], "is not a saved"),
+        (["train", "--resume", "--output", "{folder}/new"], "no training to go on"),
         (
             ["predict", "--task", "generation", "{folder}"],
             "a saved TextGenerator",

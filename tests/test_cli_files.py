@@ -136,6 +136,8 @@ def test_lines_are_those_of_the_encoding(tmp_path):
                 read_lines(str(file))
     file.write_bytes("하나\n".encode("utf-8-sig") + b"\xff\n" + "둘\n셋".encode())
     assert read_lines(str(file), "utf-8-sig") == ["하나", "\ufffd", "둘", "셋"]
+    file.write_bytes(b"good film\nba\0d\nfine\n")  # a fault of one line
+    assert read_lines(str(file)) == ["good film", "ba\0d", "fine"]
     file.write_bytes(b"")
     assert read_lines(str(file)) == []
     for encoding in ("klingon", "undefined", "rot13"):

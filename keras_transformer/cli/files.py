@@ -9,7 +9,8 @@ from pathlib import Path
 
 FEW = 10  # line numbers that a message names
 COMMAND = "command.json"  # the settings of a training that may be interrupted
-FREE = {"run", "resume", "output", "epochs"}  # those that may be others afterwards
+# Those that may be others afterwards.
+FREE = {"run", "resume", "output", "epochs", "test", "sample"}
 
 
 def add_training_options(
@@ -102,8 +103,8 @@ def train_task(options, task_class, build, fit) -> tuple:
     checkpoint = working / "checkpoint"
     settings = {n: v for n, v in vars(options).items() if n not in FREE}
     if options.resume:
+        _check_same(settings, working / COMMAND)
         task = task_class.load(working / "task")
-        _check_same(settings, json.loads((working / COMMAND).read_text("utf-8")))
     elif _has_files(checkpoint):
         raise ValueError(
             f"{str(working)!r} holds a training that was interrupted. Nothing was "
@@ -131,13 +132,20 @@ def train_task(options, task_class, build, fit) -> tuple:
     return task, folder
 
 
-def _check_same(settings, before):
+def _check_same(settings, file):
     """Refuse to go on with a training by other settings than it began with."""
+    if not file.is_file():
+        raise ValueError(
+            f"There is no training to go on with: {str(file)!r} is missing. Begin "
+            "anew: remove its folder if that is there, and leave out --resume."
+        )
+    before = json.loads(file.read_text("utf-8"))
     for name, value in settings.items():
-        if value != before[name]:
+        if value != before.get(name, value):
             raise ValueError(
                 f"The interrupted training has {name}={before[name]!r}, this command "
-                f"{name}={value!r}. Go on with the same command (--epochs may change)."
+                f"{name}={value!r}. Go on with the same command (only --epochs, --test "
+                "and --sample may change)."
             )
 
 
@@ -159,14 +167,16 @@ def read_lines(path: str | None, encoding: str = "utf-8") -> list[str]:
     """Return the lines of a file, or of standard input.
 
     A line that is not in the encoding does not lose the others: it is read with
-    U+FFFD in place of what is wrong, and standard error names it.
+    U+FFFD in place of what is wrong, and standard error names it. Of text in UTF-16
+    that is read as another encoding, at least every eighth byte is a NUL.
 
     Args:
         path: The file; `None` for standard input.
         encoding: Its encoding.
 
     Raises:
-        ValueError: An unknown encoding; or most lines are not in it.
+        ValueError: An unknown encoding; or most lines are not in it, or it looks like
+            UTF-16 and is read as another.
     """
     data = sys.stdin.buffer.read() if path is None else Path(path).read_bytes()
     name = "standard input" if path is None else path
@@ -175,14 +185,14 @@ def read_lines(path: str | None, encoding: str = "utf-8") -> list[str]:
         has_lines = "a\n".encode(encoding).endswith(b"a\n")
         text = data.decode(encoding)
     except UnicodeDecodeError:
-        lined = has_lines and b"\0" not in data
+        lined = has_lines and 8 * data.count(b"\0") < len(data)
         text = _mended(data, name, encoding) if lined else None
     except (LookupError, UnicodeError) as error:
         raise ValueError(
             f"--encoding must be one that Python knows, such as utf-8 or cp949. "
             f"Received: {encoding}."
         ) from error
-    if text is None or "\0" in text:  # UTF-16 is full of it, if read as another
+    if text is None or 8 * text.count("\0") > len(text):
         raise ValueError(_other_encoding(name, encoding))
     rows = text.removeprefix("\ufeff").split("\n")
     lines = [row.removesuffix("\r") for row in rows]

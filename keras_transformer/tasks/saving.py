@@ -131,8 +131,9 @@ def check_free(folder) -> Path:
     here = Path.cwd()
     if folder in (here, *here.parents):
         raise ValueError(
-            f"{str(folder)!r} is the folder that this program runs in: another cannot "
-            "take its place. Nothing was written. Name a folder in it."
+            f"{str(folder)!r} {'is' if folder == here else 'holds'} the folder that "
+            "this program runs in: another cannot take its place. Nothing was written. "
+            "Name a folder in it."
         )
     if folder.exists() and not (folder / SETTINGS).is_file() and _in_use(folder):
         raise ValueError(

@@ -255,14 +255,20 @@ class HuggingFaceTokenizer:
         return pad_rows(rows if several else [], self.pad_id, length, side)
 
 
-def _read(tokenizer):
+def import_tokenizers():
+    """Return the package `tokenizers`, which is an extra."""
     try:
-        from tokenizers import Tokenizer
+        import tokenizers
     except ImportError as error:
         raise ImportError(
             "Tokenizers of Hugging Face's format need the package tokenizers. Install "
             "it: pip install 'keras-transformer-layers[pretrained]'."
         ) from error
+    return tokenizers
+
+
+def _read(tokenizer):
+    Tokenizer = import_tokenizers().Tokenizer
     if isinstance(tokenizer, Tokenizer):
         return Tokenizer.from_str(tokenizer.to_str())  # truncation is set on a copy
     if not (isinstance(tokenizer, str) and tokenizer.lstrip().startswith("{")):

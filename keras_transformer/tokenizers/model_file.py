@@ -82,6 +82,12 @@ def write_model(path, serialized: bytes):
         temporary.unlink(missing_ok=True)
 
 
+def model_type(serialized: bytes) -> int:
+    """Return the kind of a model, without a look at its pieces."""
+    trainer = dict(_fields(dict(_fields(serialized)).get(TRAINER, b"")))
+    return trainer.get(3, UNIGRAM)
+
+
 def read_content(serialized: bytes) -> Content:
     """Return what a whole model file says."""
     fields = list(_fields(serialized))

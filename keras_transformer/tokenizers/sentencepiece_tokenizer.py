@@ -13,7 +13,7 @@ from keras_transformer.tokenizers.model_file import (
     BPE,
     NFC_MARK,
     UNIGRAM,
-    read_content,
+    model_type,
     read_model,
     write_model,
 )
@@ -72,6 +72,7 @@ class SentencePieceTokenizer:
         marked = len(content) < len(serialized)
         self.compose = marked if compose is None else bool(compose)
         self.serialized = content + NFC_MARK * self.compose
+        self._kind = model_type(content)
         special = (getattr(self._processor, f"{name}_id")() for name in SPECIAL_PIECES)
         pad, unk, bos, eos = (None if id < 0 else id for id in special)
         size = self._processor.get_piece_size()
@@ -324,14 +325,14 @@ class SentencePieceTokenizer:
 
     def _draw(self, texts, out_type, alpha, nbest, seed):
         """Cut the texts at random, after the settings of subword regularization."""
-        if read_content(self.serialized).model_type not in (UNIGRAM, BPE):
+        if self._kind not in (UNIGRAM, BPE):
             raise ValueError(
                 "`sample=True` needs a model of type 'unigram' or 'bpe': a text has "
                 "only one way to be cut into characters or words."
             )
         check_number("alpha", alpha, at_least=0)
         if nbest != -1:
-            check_integer("nbest", nbest, 2)
+            check_integer("`nbest` (or -1 for all)", nbest, 2)
         check_integer("seed", seed, 0, _MOST_SEED, optional=True)
         if seed is None:
             seed = secrets.randbelow(_MOST_SEED)

@@ -22,10 +22,15 @@ class Batches(keras.utils.PyDataset):
         return DATA
 
 
-def fit(folder, callbacks=(), **settings):
+def fresh():
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile(keras.optimizers.SGD(1e-3), loss="mse")
+    return model
+
+
+def fit(folder, callbacks=(), model=None, **settings):
+    model = model or fresh()
     settings = {"average": None, "patience": None, **settings}
     watch = dict(monitor="val_loss", mode="min", epochs=5, verbose=0)
     train, validation = Batches(), Batches()
@@ -38,10 +43,7 @@ def fit(folder, callbacks=(), **settings):
         **watch,
         **settings,
     )
-    weights = model.get_weights()
-    again = model.fit(train, epochs=2, verbose=0)
-    assert again.epoch == [0, 1]  # a later training begins at its beginning
-    return history.epoch, weights
+    return history.epoch, model.get_weights()
 
 
 def cut(file):
@@ -82,6 +84,14 @@ def test_what_was_cut_short_is_passed_over(tmp_path, files, epochs, average):
     if files != ["last/epoch-00002.weights.h5"]:  # one file less is averaged
         for ours, theirs in zip(weights, whole, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_a_later_training_begins_at_its_beginning(tmp_path):
+    model = fresh()
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path, [Interrupt(3)], model)
+    assert fit(tmp_path, model=model)[0] == [3, 4]
+    assert model.fit(Batches(), epochs=2, verbose=0).epoch == [0, 1]
 
 
 def test_a_training_that_is_done_is_kept_until_it_is_saved(tmp_path):
