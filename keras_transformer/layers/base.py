@@ -1,5 +1,6 @@
 """What every layer and model has in common: its config, its name, its masks."""
 
+import functools
 import inspect
 
 import keras
@@ -160,6 +161,8 @@ class Base:
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        if "build" in vars(cls):
+            cls.build = _freezing(cls.build)
         if _is_ours(cls):
             keras.saving.register_keras_serializable(package=PACKAGE)(cls)
 
@@ -217,16 +220,21 @@ class Base:
         )
 
     def get_build_config(self):
-        # Quantized sublayers have other variables than those that `__init__`
-        # makes; how they were quantized is saved here, so that loading can restore it.
+        # Quantized sublayers have other variables than those that `__init__` makes,
+        # and frozen ones look like others; loading restores both from here.
         config = super().get_build_config()
-        quantized = _quantizations(self)
-        return {**config, "quantized": quantized} if config and quantized else config
+        if config:
+            config = dict(config)
+            found = {"quantized": _quantizations(self), "frozen": list(_frozen(self))}
+            config.update((name, paths) for name, paths in found.items() if paths)
+        return config
 
     def build_from_config(self, config):
         config = dict(config)
-        quantized = config.pop("quantized", {})
+        quantized, frozen = config.pop("quantized", {}), config.pop("frozen", [])
         super().build_from_config(config)
+        for path in frozen:
+            _sublayer_at(self, path).trainable = False
         for path, how in quantized.items():
             sublayer = _sublayer_at(self, path)
             if sublayer.quantization_mode is None:  # a plug may have done it itself
@@ -253,6 +261,22 @@ class CarriedMask(keras.layers.Layer):
 
     def call(self, inputs, mask=None):
         return ops.ones(ops.shape(inputs)[:-1], "bool") if mask is None else mask
+
+
+def _freezing(build):
+    """Freeze the variables that `build` makes, where the layer was made frozen.
+
+    Keras lets them be trained: of a layer's parts it asks the variables alone.
+    """
+
+    @functools.wraps(build)
+    def wrapped(self, *args, **kwargs):
+        build(self, *args, **kwargs)
+        if not self.trainable:
+            self.trainable = True  # TensorFlow passes over a value that is there
+            self.trainable = False
+
+    return wrapped
 
 
 def _constructor_arguments(cls):
@@ -282,6 +306,9 @@ def _serialize(name, value):
         return value.item()
     config = keras.saving.serialize_keras_object(value)
     if isinstance(value, keras.layers.Layer):
+        # In a file, Keras marks a layer that it meets again as shared, but not the
+        # place where it met it first: what is copied into the file has no mark.
+        config = keras.saving.serialize_keras_object(value)
         config.pop("build_config", None)  # it is built as a part, under its own path
     return config
 
@@ -299,6 +326,17 @@ def _sublayers(layer):
             for index, item in enumerate(value):
                 if isinstance(item, keras.layers.Layer):
                     yield f"{name}/{index}", item
+
+
+def _frozen(layer):
+    """Yield the paths of the frozen parts of a layer that is not frozen itself."""
+    if not layer.trainable:
+        return
+    for path, sublayer in _sublayers(layer):
+        if not sublayer.trainable:
+            yield path
+        elif isinstance(sublayer, Base):
+            yield from (f"{path}/{inner}" for inner in _frozen(sublayer))
 
 
 def _quantizations(layer):

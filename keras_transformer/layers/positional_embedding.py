@@ -157,7 +157,6 @@ class PositionalEmbedding(BaseLayer):
     def build(self, inputs_shape):
         check_axes("inputs", inputs_shape, ("batch", "time"))
         self.input_spec = keras.layers.InputSpec(ndim=2)  # of later calls too
-        self._check_length(inputs_shape[1], 0)
         vectors_shape = (*inputs_shape, self.output_dim)
         if not self.token_embedding.built:  # a shared one keeps its first path
             self.token_embedding.build(inputs_shape)
@@ -194,6 +193,13 @@ class PositionalEmbedding(BaseLayer):
             vectors = self.embedding_dropout(vectors, training=training)
         return vectors
 
+    def compute_output_spec(self, inputs, *args, **kwargs):
+        # Here alone a length is known for certain or not at all: in `build` and `call`
+        # it may stand for an open one.
+        if len(inputs.shape) == 2:
+            self._check_length(inputs.shape[1], 0)
+        return super().compute_output_spec(inputs, *args, **kwargs)
+
     def compute_mask(self, inputs, previous_mask=None):
         return None if self.pad_id is None else padding_mask(inputs, self.pad_id)
 
@@ -209,7 +215,7 @@ class PositionalEmbedding(BaseLayer):
             positions = check_positions(positions, inputs)
             if is_traced(positions):  # its values are not known, its length may be
                 self._check_length(static_size(inputs, 1), 0)
-            else:
+            elif 0 not in positions.shape:  # no rows, or no tokens
                 self._check_length(1, ops.min(positions))
                 self._check_length(1, ops.max(positions))
         positions = positions + self.position_offset
