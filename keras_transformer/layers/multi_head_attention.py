@@ -273,7 +273,7 @@ class MultiHeadAttention(BaseLayer):
             mask=mask,
             causal=use_causal_mask,
             bias=_as_bias(position_bias, queries, keys),
-            dropout=self.attention_dropout if training and self.dropout else None,
+            dropout=self.attention_dropout if self.dropout and training else None,
             return_weights=return_attention_scores,
             layer=self,
             flash_attention=self.flash_attention,

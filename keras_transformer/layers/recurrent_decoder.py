@@ -214,7 +214,7 @@ class RecurrentDecoder(BaseLayer):
         return carry, memory
 
     def call(self, inputs, carry, memory, places=None, training=None):
-        noise = self._noise(inputs) if training and self.dropout else None
+        noise = self._noise(inputs) if self.dropout and training else None
         cells, looped = carry["cells"], self.feeds or self.attention == "bahdanau"
         if looped:
             with recording(None):

@@ -71,7 +71,7 @@ class SingleHeadAttention(BaseLayer):
             value,
             score=score,
             mask=None if mask is None else mask[:, 0],  # one head: (B, T, S)
-            dropout=self.attention_dropout if training and self.dropout else None,
+            dropout=self.attention_dropout if self.dropout and training else None,
             return_weights=return_attention_scores,
             layer=self,
         )
