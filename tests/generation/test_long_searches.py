@@ -12,6 +12,7 @@ from keras import ops
 
 from cases.helpers import randomize, slow_on
 from keras_transformer.generation import beam_search, generate
+from keras_transformer.ops import backend
 from models.model_examples import (
     LANGUAGE_MODELS,
     TRANSLATORS,
@@ -115,6 +116,25 @@ def in_numpy(logits, history):
 def of_odd_lengths(logits, history):
     """Turn the logits around at every second token."""
     return ops.flip(logits, -1) if int(history.length) % 2 else logits
+
+
+@only_in_python
+def test_a_new_length_temperature_or_seed_writes_no_step_down_again(monkeypatch):
+    written, trace = [], backend._trace
+    monkeypatch.setattr(backend, "_trace", lambda *a: written.append(a) or trace(*a))
+    model = language_model("rotary", num_layers=1, stop_id=None)
+
+    def search(prompts, temperature, seed):
+        drawn = {"temperature": temperature, "seed": seed}
+        generate(model, prompts, max_new_tokens=LENGTH, **drawn)
+
+    search(PROMPTS, 0.9, 1)
+    first = len(written)
+    assert first
+    search([[5, 9, 4, 7], [7, 4]], 0.9, 1)
+    search(PROMPTS, 0.5, 1)
+    search(PROMPTS, 0.9, 2)
+    assert len(written) == first
 
 
 @only_in_python
