@@ -21,23 +21,28 @@ ACTIVATIONS = {
 # Settings that say nothing about the numbers of one forward pass: bookkeeping,
 # training, generation (generation_settings.py).
 BOOKKEEPING = frozenset(
-    """_name_or_path _num_labels architectures attn_implementation author auto_map dtype
-    finetuning_task gradient_checkpointing id2label initializer_range init_std
-    initializer_factor is_encoder_decoder kobart_version label2id model_type n_ctx
-    num_labels output_attentions output_hidden_states output_past problem_type
-    return_dict task_specific_params tokenizer_class torch_dtype torchscript
-    transformers_version use_bfloat16 use_cache bos_token_id cls_token_id
-    sep_token_id mask_token_id chunk_size_feed_forward tf_legacy_loss save_step
-    bad_words_ids begin_suppress_tokens diversity_penalty do_sample early_stopping
-    encoder_no_repeat_ngram_size exponential_decay_length_penalty forced_bos_token_id
-    forced_eos_token_id force_bos_token_to_be_generated length_penalty max_length
-    min_length no_repeat_ngram_size num_beam_groups num_beams num_return_sequences
-    output_scores prefix remove_invalid_values repetition_penalty
-    return_dict_in_generate suppress_tokens temperature top_k top_p typical_p
-    classifier_dropout classif_dropout qa_dropout seq_classif_dropout
-    summary_activation summary_first_dropout summary_proj_to_labels summary_type
-    summary_use_proj
-    directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
+    """_attn_implementation _attn_implementation_autoset
+    _attn_implementation_internal _commit_hash _flash_attn_2_enabled _name_or_path
+    _num_labels architectures attn_implementation author auto_map created_date dtype
+    eos_token_ids finetuning_task gradient_checkpointing id2label initializer_range
+    init_std initializer_factor is_composition is_encoder_decoder is_llama_config
+    kobart_version label2id language license max_sequence_length model_max_length
+    model_type n_ctx n_special name_or_path num_labels output_attentions
+    output_hidden_states output_past predict_special_tokens problem_type return_dict
+    task_specific_params tokenizer_class torch_dtype torchscript
+    transformers.js_config transformers_version unk_token_id unsloth_fixed
+    unsloth_version use_bfloat16 use_return_dict version use_cache bos_token_id
+    cls_token_id sep_token_id mask_token_id chunk_size_feed_forward tf_legacy_loss
+    save_step bad_words_ids begin_suppress_tokens diversity_penalty do_sample
+    early_stopping encoder_no_repeat_ngram_size exponential_decay_length_penalty
+    forced_bos_token_id forced_eos_token_id force_bos_token_to_be_generated
+    length_penalty max_length min_length no_repeat_ngram_size num_beam_groups
+    num_beams num_return_sequences output_scores prefix remove_invalid_values
+    repetition_penalty return_dict_in_generate suppress_tokens temperature top_k
+    top_p typical_p classifier_dropout classif_dropout qa_dropout
+    seq_classif_dropout summary_activation summary_first_dropout
+    summary_proj_to_labels summary_type summary_use_proj directionality
+    pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
     pooler_size_per_head pooler_type pretraining_tp
     """.split()
 )
@@ -49,6 +54,7 @@ FIXED = {
     "pruned_heads": (None, {}),
     "tie_encoder_decoder": (False,),
     "position_embedding_type": ("absolute", None),
+    "rope_interleaved": (False, None),
 }
 
 
@@ -122,11 +128,12 @@ class Config:
         return None if value is None or value < 0 else value
 
     def finish(self):
-        """Refuse settings that nobody took."""
+        """Refuse settings that nobody took; a null says that one is not set."""
         for name, allowed in FIXED.items():
             if name in self.values and name not in self._taken:
                 self.require(name, *allowed)
-        unknown = sorted(set(self.values) - self._taken - BOOKKEEPING)
+        given = {name for name, value in self.values.items() if value is not None}
+        unknown = sorted(given - self._taken - BOOKKEEPING)
         if unknown:
             shown = ", ".join(f"{name}={self.values[name]!r}" for name in unknown)
             raise ValueError(

@@ -52,9 +52,15 @@ def find_family(config: Config) -> tuple[Family, type]:
         if family.model_type == model_type:
             break
     else:
+        known = ", ".join(family.model_type for family in FAMILIES)
+        if model_type is None:
+            raise ValueError(
+                "The config has no model_type (files of before 2020 have none). Add it "
+                f'to config.json, such as "model_type": "bert"; known are {known}.'
+            )
         raise ValueError(
             f"The config is of the family {model_type!r}. Families that can be loaded: "
-            f"{', '.join(family.model_type for family in FAMILIES)}."
+            f"{known}."
         )
     names = config.take("architectures") or [next(iter(family.architectures))]
     model_class = family.architectures.get(names[0])

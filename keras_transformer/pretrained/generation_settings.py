@@ -58,16 +58,16 @@ _UNKNOWN_DRAWN = {
 }
 # What says nothing about the text of one prompt: outputs, speed, ids taken elsewhere.
 _IDLE = frozenset(
-    """_from_model_config transformers_version num_return_sequences output_attentions
-    output_hidden_states output_scores output_logits return_dict_in_generate use_cache
-    cache_implementation cache_config max_cache_len return_legacy_cache use_mtp
-    remove_invalid_values bos_token_id pad_token_id is_assistant num_assistant_tokens
-    num_assistant_tokens_schedule assistant_confidence_threshold assistant_early_exit
-    prompt_lookup_num_tokens max_matching_ngram_size assistant_lookbehind
-    target_lookbehind assistant_ensemble_weight speculation_type compile_config
-    disable_compile continuous_batching_config low_memory prefill_chunk_size
-    do_sample eos_token_id decoder_start_token_id bad_words_ids
-    suppress_tokens""".split()
+    """_commit_hash _from_model_config transformers_version num_return_sequences
+    output_attentions output_hidden_states output_scores output_logits
+    return_dict_in_generate use_cache cache_implementation cache_config
+    max_cache_len return_legacy_cache use_mtp remove_invalid_values bos_token_id
+    pad_token_id is_assistant num_assistant_tokens num_assistant_tokens_schedule
+    assistant_confidence_threshold assistant_early_exit prompt_lookup_num_tokens
+    max_matching_ngram_size assistant_lookbehind target_lookbehind
+    assistant_ensemble_weight speculation_type compile_config disable_compile
+    continuous_batching_config low_memory prefill_chunk_size do_sample eos_token_id
+    decoder_start_token_id bad_words_ids suppress_tokens""".split()
 )
 
 

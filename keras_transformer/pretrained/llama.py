@@ -13,7 +13,11 @@ class Llama(Family):
     """A pre-norm `LanguageModel`: RMS norms, rotary positions, gated, no biases."""
 
     model_type = "llama"
-    architectures = {"LlamaForCausalLM": LanguageModel, "LlamaModel": LanguageModel}
+    architectures = {
+        "LlamaForCausalLM": LanguageModel,
+        "LlamaModel": LanguageModel,
+        "LLaMAForCausalLM": LanguageModel,  # as the first conversions had it
+    }
     headless = ("LlamaModel",)
     prefix = "model."
     heads = ("lm_head.",)

@@ -14,31 +14,29 @@ class T5(Family):
     """
 
     model_type = "t5"
-    architectures = {"T5ForConditionalGeneration": Seq2SeqTransformer}
+    _names = ("T5ForConditionalGeneration", "T5WithLMHeadModel")  # now, and until 2020
+    architectures = dict.fromkeys(_names, Seq2SeqTransformer)
     heads = ("lm_head.",)
     ignored = (r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_.*",)
 
     def settings(self, config, model_class, checkpoint):
         form = config.take("feed_forward_proj", "relu")
-        rule = {"gated-gelu": "gelu_new"}  # transformers' own
-        config.values["dense_act_fn"] = rule.get(form, form.removeprefix("gated-"))
+        activation = "gelu_new" if form == "gated-gelu" else form.removeprefix("gated-")
+        config.values["dense_act_fn"] = activation
         config.take("is_gated_act"), config.take("n_positions")
         # Older configs say only whether the head is tied; then it is scaled.
         scaled = config.require("tie_word_embeddings", True, False)
         scaled = config.take("scale_decoder_outputs", scaled)
         width, heads = config.take("d_model", 512), config.take("num_heads", 8)
-        buckets = config.take("relative_attention_num_buckets", 32)
-        distance = config.take("relative_attention_max_distance", 128)
+        common = dict(
+            num_buckets=config.take("relative_attention_num_buckets", 32),
+            max_distance=config.take("relative_attention_max_distance", 128),
+            name="position_bias",
+        )
         pad_id = config.take("pad_token_id", 0)
 
         def bias(bidirectional):
-            return RelativePositionBias(
-                heads,
-                num_buckets=buckets,
-                max_distance=distance,
-                bidirectional=bidirectional,
-                name="position_bias",
-            )
+            return RelativePositionBias(heads, bidirectional=bidirectional, **common)
 
         return dict(
             vocabulary_size=config.take("vocab_size", 32128),

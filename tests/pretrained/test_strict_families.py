@@ -126,6 +126,42 @@ OLD_FILES = {
 }
 
 
+# What published files have that no model reads; the last line of old full dumps.
+IDLE = {
+    "gpt2": {"n_special": 0, "predict_special_tokens": True, "license": "cc-by-nc-sa"},
+    "llama": {
+        "is_llama_config": True,
+        "rope_interleaved": False,
+        "transformers.js_config": {"kv_cache_dtype": {"q4f16": "float16"}},
+        "max_sequence_length": 2048,
+        "unsloth_fixed": True,
+        "architectures": ["LLaMAForCausalLM"],
+    },
+    "t5": {
+        "architectures": ["T5WithLMHeadModel"],
+        "_attn_implementation_autoset": True,
+    },
+    "bert": {"eos_token_ids": 0, "xla_device": None, "decoder_start_token_id": None},
+}
+
+
+@pytest.mark.parametrize("key", IDLE)
+def test_settings_that_no_model_reads_are_passed_over(key, tmp_path):
+    make(key).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **IDLE[key]}))
+    model, _ = from_pretrained(tmp_path, tokenizer=False)
+    assert model.weights
+    values = {**json.loads(path.read_text()), "xla_device": 1}  # null is not set
+    path.write_text(json.dumps(values))
+    with pytest.raises(ValueError, match="not known: xla_device=1"):
+        from_pretrained(tmp_path, tokenizer=False)
+    del values["model_type"]
+    path.write_text(json.dumps(values))
+    with pytest.raises(ValueError, match='no model_type.*"model_type": "bert"'):
+        from_pretrained(tmp_path, tokenizer=False)
+
+
 @pytest.mark.parametrize("key", OLD_FILES)
 def test_settings_of_old_files_are_read_and_held_to_what_is_computed(key, tmp_path):
     make(key).save_pretrained(tmp_path)
