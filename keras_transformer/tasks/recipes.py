@@ -21,6 +21,8 @@ class Recipe:
         build: Function of the vocabulary's size and the settings.
         settings: Its settings.
         learning_rate: The (highest) learning rate.
+        decays: Whether it rises in the first tenth of the updates and then falls to 0
+            along a cosine, in a classifier; else it stays.
         warmup_steps: Steps until then, of a model that predicts tokens; `None` for a
             tenth of the updates.
         sampling: As in `TextClassifier.fit`.
@@ -29,6 +31,7 @@ class Recipe:
     build: Callable
     settings: dict
     learning_rate: float
+    decays: bool = False
     warmup_steps: int | None = None
     sampling: float | None = None
 
@@ -44,7 +47,8 @@ CLASSIFIERS = {
             dropout=0.5,
             normalize_first=True,
         ),
-        learning_rate=2e-4,
+        learning_rate=1e-3,
+        decays=True,
         sampling=0.2,
     ),
     "chapter": Recipe(

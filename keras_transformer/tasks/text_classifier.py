@@ -9,7 +9,7 @@ from keras.optimizers.schedules import LearningRateSchedule
 
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.models import build_text_classifier
-from keras_transformer.ops.checks import check_choice, check_number
+from keras_transformer.ops.checks import check_choice, check_integer, check_number
 from keras_transformer.tasks.compatibility import check_classifier_parts
 from keras_transformer.tasks.explanation import Explanation
 from keras_transformer.tasks.fitting import check_schedule, fit_model
@@ -144,8 +144,9 @@ class TextClassifier:
                 texts (equal texts on one side) is held back.
             epochs: Most passes over the texts.
             batch_size: Texts a batch.
-            learning_rate: Of the optimizer, Adam; the recipe's if not given. A number
-                or a Keras `LearningRateSchedule`.
+            learning_rate: Of the optimizer, Adam; the recipe's if not given: the
+                default one's rises to 1e-3 in the first tenth of the updates and
+                falls along a cosine. A number or a Keras `LearningRateSchedule`.
             sampling: Cut the texts into other pieces in each epoch (subword
                 regularization), the more so the smaller this is; 0.2 is usual. The
                 recipe's if not given, where the tokenizer can; `False` for none.
@@ -174,10 +175,16 @@ class TextClassifier:
         if sampling is None and isinstance(self.tokenizer, SentencePieceTokenizer):
             sampling = recipe.sampling
         train, validation = hold_back(texts, labels, validation_data, seed)
+        epochs = check_integer("epochs", epochs)
+        batches = self._batches(
+            *train, sampling=sampling, batch_size=batch_size, seed=seed
+        )
+        if learning_rate is None:
+            learning_rate = recipe.learning_rate
+            if recipe.decays:
+                learning_rate = _rise_and_fall(learning_rate, epochs * len(batches))
         self.model.compile(
-            optimizer=keras.optimizers.Adam(
-                recipe.learning_rate if learning_rate is None else learning_rate
-            ),
+            optimizer=keras.optimizers.Adam(learning_rate),
             loss="binary_crossentropy"
             if self.model.output_shape[-1] == 1
             else "sparse_categorical_crossentropy",
@@ -185,7 +192,7 @@ class TextClassifier:
         )
         return fit_model(
             self.model,
-            self._batches(*train, sampling=sampling, batch_size=batch_size, seed=seed),
+            batches,
             self._batches(*validation, batch_size=256, shuffle=False),
             monitor="val_accuracy",
             mode="max",
@@ -325,3 +332,10 @@ class TextClassifier:
             settings["redraw"] = draw
         labels, pad_id = self._indices(labels), self.tokenizer.pad_id
         return BucketedDataset(rows, labels, pad_id=pad_id, seed=seed, **settings)
+
+
+def _rise_and_fall(peak, updates):
+    rise = max(1, updates // 10)
+    return keras.optimizers.schedules.CosineDecay(
+        peak / rise, max(1, updates - rise), warmup_target=peak, warmup_steps=rise
+    )

@@ -216,6 +216,27 @@ def test_bad_settings_of_training_are_refused(classifier, settings, error, messa
         np.testing.assert_array_equal(weight, kept)
 
 
+@pytest.mark.parametrize("recipe", ["default", "chapter"])
+def test_the_default_recipes_learning_rate_rises_and_falls(recipe):
+    rates = []
+
+    class Note(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            rates.append(float(self.model.optimizer.learning_rate))
+
+    fresh = TextClassifier.from_texts(
+        TEXTS, LABELS, recipe, vocabulary_size=60, **SMALL
+    )
+    settings = dict(epochs=10, batch_size=18, patience=None, callbacks=[Note()])
+    fresh.fit(TEXTS, LABELS, verbose=0, **settings)
+    if recipe == "chapter":
+        assert rates == pytest.approx([1e-3] * 10)
+    else:  # two updates an epoch, of which the first two rise
+        assert rates[0] == pytest.approx(5e-4) and rates[1] == pytest.approx(1e-3)
+        assert rates[1:] == sorted(rates[1:], reverse=True)
+        assert 0 < rates[-1] < 1e-4
+
+
 def test_a_schedule_may_be_the_learning_rate():
     rate = keras.optimizers.schedules.CosineDecay(1e-2, 4)
     fresh = TextClassifier.from_texts(TEXTS, LABELS, vocabulary_size=60, **SMALL)
