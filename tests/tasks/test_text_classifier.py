@@ -46,6 +46,7 @@ def test_it_learns_what_it_is_shown(classifier):
     assert classifier.predict(GOOD[:2] + BAD[:1]) == [1, 1, 0]
 
 
+@slow_on("tensorflow")
 def test_equal_seeds_train_equally():
     def fit(seed, **settings):
         keras.utils.set_random_seed(0)
@@ -216,6 +217,7 @@ def test_bad_settings_of_training_are_refused(classifier, settings, error, messa
         np.testing.assert_array_equal(weight, kept)
 
 
+@slow_on("tensorflow")
 @pytest.mark.parametrize("recipe", ["default", "chapter"])
 def test_the_default_recipes_learning_rate_rises_and_falls(recipe):
     rates = []
