@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 from word_examples import TARGET, TEXTS
 
+from cases.helpers import slow_on
 from keras_transformer.tasks import homonym_experiment
 
 KNOWN = pd.DataFrame(
@@ -16,6 +17,7 @@ KNOWN = pd.DataFrame(
 WAYS = ["trained", "untrained", "no positions", "embedding", "context"]
 
 
+@slow_on("tensorflow")
 @pytest.mark.filterwarnings("ignore:The corpus is too small")
 def test_five_ways_are_measured_with_the_same_sentences():
     found = homonym_experiment(
