@@ -8,7 +8,7 @@ from pathlib import Path
 
 import h5py
 import keras
-from keras.optimizers.schedules import LearningRateSchedule
+from keras.optimizers.schedules import CosineDecay, LearningRateSchedule
 
 from keras_transformer.ops.checks import check_integer, check_number
 from keras_transformer.training import (
@@ -63,6 +63,13 @@ def as_schedule(learning_rate, warmup_steps, usual_rate, usual_warmup):
     peak = usual_rate if learning_rate is None else learning_rate
     steps = usual_warmup if warmup_steps is None else warmup_steps
     return InverseSquareRoot(peak, steps)
+
+
+def rise_and_fall(peak: float, updates: int) -> LearningRateSchedule:
+    """Return a rate that rises to `peak` in a tenth of the updates, then falls to 0."""
+    rise = max(1, updates // 10)
+    fall = max(1, updates - rise)
+    return CosineDecay(peak / rise, fall, warmup_target=peak, warmup_steps=rise)
 
 
 def compile_for_tokens(model, rate, label_smoothing):

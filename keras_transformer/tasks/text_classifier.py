@@ -12,7 +12,7 @@ from keras_transformer.models import build_text_classifier
 from keras_transformer.ops.checks import check_choice, check_integer, check_number
 from keras_transformer.tasks.compatibility import check_classifier_parts
 from keras_transformer.tasks.explanation import Explanation
-from keras_transformer.tasks.fitting import check_schedule, fit_model
+from keras_transformer.tasks.fitting import check_schedule, fit_model, rise_and_fall
 from keras_transformer.tasks.recipes import CLASSIFIERS
 from keras_transformer.tasks.saving import load_task, save_task
 from keras_transformer.tasks.texts import check_texts, hold_back
@@ -182,7 +182,7 @@ class TextClassifier:
         if learning_rate is None:
             learning_rate = recipe.learning_rate
             if recipe.decays:
-                learning_rate = _rise_and_fall(learning_rate, epochs * len(batches))
+                learning_rate = rise_and_fall(learning_rate, epochs * len(batches))
         self.model.compile(
             optimizer=keras.optimizers.Adam(learning_rate),
             loss="binary_crossentropy"
@@ -332,10 +332,3 @@ class TextClassifier:
             settings["redraw"] = draw
         labels, pad_id = self._indices(labels), self.tokenizer.pad_id
         return BucketedDataset(rows, labels, pad_id=pad_id, seed=seed, **settings)
-
-
-def _rise_and_fall(peak, updates):
-    rise = max(1, updates // 10)
-    return keras.optimizers.schedules.CosineDecay(
-        peak / rise, max(1, updates - rise), warmup_target=peak, warmup_steps=rise
-    )

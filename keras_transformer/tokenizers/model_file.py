@@ -15,7 +15,7 @@ NFC_MARK = b"\xc2\x3e\x15keras_transformer:nfc"
 # Numbers of the fields, and of what stands in them: sentencepiece_model.proto in
 # SentencePiece's source.
 PIECE, TRAINER, NORMALIZER = 1, 2, 3
-UNIGRAM, BPE, WORD, CHAR = 1, 2, 3, 4  # kinds of models
+UNIGRAM, BPE, CHAR = 1, 2, 4  # kinds of models
 
 
 class Kind(IntEnum):

@@ -116,13 +116,11 @@ def _cut_apart(pieces):
     SentencePiece keeps such pieces (`</s>`, the byte `<0xEA>`) out of texts; the
     package's unigram model would find them, as it finds all others.
     """
-    from tokenizers.pre_tokenizers import Split
-
-    from tokenizers import Regex
+    from tokenizers import Regex, pre_tokenizers
 
     kept = [piece for piece, _, kind in pieces if kind not in _FROM_TEXT]
     spelled = "|".join(f"{re.escape(p[0])}(?={re.escape(p[1:])})" for p in kept)
-    return Split(Regex(spelled), "isolated")
+    return pre_tokenizers.Split(Regex(spelled), "isolated")
 
 
 def _merges(pieces):
@@ -168,10 +166,10 @@ def _decoder(content):
 
 
 def _template(first, last, tokenizer):
-    from tokenizers.processors import TemplateProcessing
+    from tokenizers import processors
 
     special = [(piece, tokenizer.token_to_id(piece)) for piece in first + last]
-    return TemplateProcessing(
+    return processors.TemplateProcessing(
         single=[*first, "$A", *last],
         pair=[*first, "$A", *last, *first, "$B", *last],
         special_tokens=special,
