@@ -36,8 +36,8 @@ class MultiHeadAttention(BaseLayer):
 
     It equals `keras.layers.MultiHeadAttention` with the same weights (which
     `set_weights` takes over), and adds grouped key/value heads, rotary
-    positions, a position bias and a key/value cache. The fused kernel is used at
-    inference although dropout is configured.
+    positions, a position bias and a key/value cache. Where `attend` has a faster fused
+    kernel, it is used at inference although dropout is configured.
 
     Masks: only keys are masked. `True` = may attend. A query with nothing to
     attend to gets zeros before the output projection. The output carries the

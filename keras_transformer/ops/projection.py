@@ -120,7 +120,9 @@ class _Projection:
         self._axes = len(inputs_shape) - 2 if joint else 1  # that are summed over
         self._width = math.prod(inputs_shape[-self._axes :])
         self._rows = math.prod(inputs_shape[: -self._axes])
-        self._few = 1 < self._rows <= _MOST_ROWS
+        # A table lies as (out, in); for one row the others are not worth a copy.
+        self._tied = isinstance(layer, keras.layers.ReversibleEmbedding)
+        self._few = (0 if self._tied else 1) < self._rows <= _MOST_ROWS
         self._reshaped = self._rows == 1 and joint and fuses_reshaped_kernels()
 
     def weights(self, copies):
@@ -129,7 +131,7 @@ class _Projection:
         other = layer.quantization_mode or layer.compute_dtype != "float32"
         if other or not (self._few or self._reshaped):
             return None
-        if isinstance(layer, keras.layers.ReversibleEmbedding):
+        if self._tied:
             plain = layer.tie_weights and layer.logit_soft_cap is None
             plain = plain and layer.reverse_dtype is None
             return (ops.convert_to_tensor(layer.embeddings), None) if plain else None

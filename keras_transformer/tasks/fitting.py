@@ -65,9 +65,15 @@ def as_schedule(learning_rate, warmup_steps, usual_rate, usual_warmup):
     return InverseSquareRoot(peak, steps)
 
 
-def rise_and_fall(peak: float, updates: int) -> LearningRateSchedule:
-    """Return a rate that rises to `peak` in a tenth of the updates, then falls to 0."""
-    rise = max(1, updates // 10)
+def rise_and_fall(peak: float, updates: int, parts: int = 10) -> LearningRateSchedule:
+    """Return a rate that rises to `peak`, and then falls to 0 along a cosine.
+
+    Args:
+        peak: The highest rate.
+        updates: Number of updates.
+        parts: It rises in the first of so many equal parts of them.
+    """
+    rise = max(1, updates // parts)
     fall = max(1, updates - rise)
     return CosineDecay(peak / rise, fall, warmup_target=peak, warmup_steps=rise)
 

@@ -21,10 +21,10 @@ class Recipe:
         build: Function of the vocabulary's size and the settings.
         settings: Its settings.
         learning_rate: The (highest) learning rate.
-        decays: Whether it rises in the first tenth of the updates and then falls to 0
-            along a cosine, in a classifier; else it stays.
-        warmup_steps: Steps until then, of a model that predicts tokens; `None` for a
-            tenth of the updates.
+        decays: Of a classifier: whether it rises in the first tenth of the updates and
+            then falls to 0 along a cosine; else it stays.
+        warmup_steps: Of a model that predicts tokens: the steps in which it rises,
+            before it falls with their square root; `None` for a tenth of the updates.
         sampling: As in `TextClassifier.fit`.
     """
 

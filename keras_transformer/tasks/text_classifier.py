@@ -147,6 +147,7 @@ class TextClassifier:
             learning_rate: Of the optimizer, Adam; the recipe's if not given: the
                 default one's rises to 1e-3 in the first tenth of the updates and
                 falls along a cosine. A number or a Keras `LearningRateSchedule`.
+                Callbacks that set the rate, such as `ReduceLROnPlateau`, need a number.
             sampling: Cut the texts into other pieces in each epoch (subword
                 regularization), the more so the smaller this is; 0.2 is usual. The
                 recipe's if not given, where the tokenizer can; `False` for none.
@@ -170,12 +171,12 @@ class TextClassifier:
             TypeError, ValueError: Texts or labels that cannot be trained on.
         """
         check_schedule(learning_rate, None)
+        epochs = check_integer("epochs", epochs)
         keras.utils.set_random_seed(seed)
         recipe = CLASSIFIERS[self.recipe]
         if sampling is None and isinstance(self.tokenizer, SentencePieceTokenizer):
             sampling = recipe.sampling
         train, validation = hold_back(texts, labels, validation_data, seed)
-        epochs = check_integer("epochs", epochs)
         batches = self._batches(
             *train, sampling=sampling, batch_size=batch_size, seed=seed
         )

@@ -119,7 +119,7 @@ def of_odd_lengths(logits, history):
 
 
 @only_in_python
-def test_a_new_length_temperature_or_seed_writes_no_step_down_again(monkeypatch):
+def test_a_new_prompt_length_temperature_or_seed_writes_no_step_down_again(monkeypatch):
     written, trace = [], backend._trace
     monkeypatch.setattr(backend, "_trace", lambda *a: written.append(a) or trace(*a))
     model = language_model("rotary", num_layers=1, stop_id=None)

@@ -77,6 +77,22 @@ def test_both_paths_equal_the_equation(case, key_heads, kernel_calls):
         assert_close(ours, wanted.astype("float32"))
 
 
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+@pytest.mark.parametrize("case", CASES)
+def test_one_query_is_answered_as_it_is_among_others(case, key_heads):
+    key, value = np.random.normal(size=(2, B, S, key_heads, H)).astype("float32")
+    expected, _ = attention.attend(QUERY, key, value, **CASES[case])
+    for t in range(T):
+        settings = {
+            name: x[:, :, t : t + 1] if np.ndim(x) and x.shape[2] == T else x
+            for name, x in CASES[case].items()
+        }
+        for more in ({}, {"return_weights": True}):
+            query = QUERY[:, t : t + 1]
+            outputs, _ = attention.attend(query, key, value, **settings, **more)
+            assert_close(array(outputs), array(expected)[:, t : t + 1], atol=1e-5)
+
+
 @pytest.mark.parametrize("settings", [{}, {"return_weights": True}])
 def test_arrays_are_taken_as_tensors_are(settings):
     arrays = {"mask": PADDING, "bias": BIAS}

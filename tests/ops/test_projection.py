@@ -85,6 +85,8 @@ def make_inputs(rows):
 def test_a_step_projects_as_the_layers_do(rows):
     layer, inputs = make_projections(), make_inputs(rows)
     weights = check_step(layer, inputs)
+    if compiles_for_cpu() and rows == 1:
+        assert tuple(weights[-1][0].shape) == (9, 4), "a table is read as it lies"
     if compiles_for_cpu() and 1 < rows < 65:
         shapes = [tuple(kernel.shape) for kernel, _ in weights]
         assert shapes == [(5, 4), (6, 4), (3, 2, 4), (4, 3, 2), (9, 4)]

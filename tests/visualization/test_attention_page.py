@@ -275,7 +275,7 @@ def test_a_page_of_200_tokens_stays_quick(visit):
     tokens = [f"토큰{n}" for n in range(200)]
     record = {f"block_{n}": [weights(12, 200, 200, seed=n)] for n in range(12)}
     tab = visit(attention_view(record, tokens=tokens).html)
-    milliseconds = tab.evaluate("""async () => {
+    measure = """async () => {
         const get = (id) => document.getElementById(id);
         const frame = () => new Promise((done) =>
             requestAnimationFrame(() => done(performance.now())));
@@ -301,7 +301,10 @@ def test_a_page_of_200_tokens_stays_quick(visit):
             "another layer": await intervals(36, layer),
             "thumbnails": await intervals(60, thumbnails),
         };
-    }""")
+    }"""
+    # What else the machine does adds to a time; a slow page is slow each time.
+    rounds = [tab.evaluate(measure) for _ in range(3)]
+    milliseconds = {what: min(r[what] for r in rounds) for what in rounds[0]}
     for what, time in milliseconds.items():
         print(f"{what}: 95 of 100 frames within {time:.0f} ms")
-    assert max(milliseconds.values()) < 100, milliseconds
+    assert max(milliseconds.values()) < 100, rounds

@@ -8,6 +8,7 @@ import numpy as np
 from keras_transformer.datasets import BucketedDataset
 from keras_transformer.ops.checks import check_integer, check_number
 from keras_transformer.tasks.encoding import masked_by_length
+from keras_transformer.tasks.fitting import rise_and_fall
 from keras_transformer.tasks.texts import check_texts
 from keras_transformer.tasks.words.word_vectors import mask_id, word_pieces
 from keras_transformer.training import TokenCrossentropy, mask_tokens
@@ -152,13 +153,7 @@ def _piece_rates(rows, vocabulary_size, rate, rarity):
 
 
 def _compile(model, learning_rate, steps):
-    warmup = max(1, steps // 20)
-    rate = keras.optimizers.schedules.CosineDecay(
-        learning_rate / warmup,
-        max(1, steps - warmup),
-        warmup_target=learning_rate,
-        warmup_steps=warmup,
-    )
+    rate = rise_and_fall(learning_rate, steps, parts=20)
     model.compile(
         keras.optimizers.AdamW(rate, weight_decay=0.01), loss=TokenCrossentropy()
     )
