@@ -220,25 +220,29 @@ class Base:
         )
 
     def get_build_config(self):
-        # Quantized sublayers have other variables than those that `__init__` makes,
-        # and frozen ones look like others; loading restores both from here.
+        # Quantized parts have other variables than those that `__init__` makes, and
+        # frozen ones look like others; loading restores both from here.
         config = super().get_build_config()
         if config:
             config = dict(config)
-            found = {"quantized": _quantizations(self), "frozen": list(_frozen(self))}
+            found = {"quantized": _quantizations(self), "trainable": _exceptions(self)}
             config.update((name, paths) for name, paths in found.items() if paths)
         return config
 
     def build_from_config(self, config):
         config = dict(config)
-        quantized, frozen = config.pop("quantized", {}), config.pop("frozen", [])
+        quantized, trainable = config.pop("quantized", {}), config.pop("trainable", {})
+        frozen = dict.fromkeys(config.pop("frozen", ()), False)  # of older files
+        trainable = {**frozen, **trainable}
         super().build_from_config(config)
-        for path in frozen:
-            _sublayer_at(self, path).trainable = False
+        for path, part, whole in _parts(self):  # what a whole sets, its parts mend
+            if path in trainable or part.trainable != whole.trainable:
+                _set_trainable(part, trainable.get(path, whole.trainable))
+        parts = {path: part for path, part, _ in _parts(self)}
         for path, how in quantized.items():
-            sublayer = _sublayer_at(self, path)
-            if sublayer.quantization_mode is None:  # a plug may have done it itself
-                sublayer.quantize(config=keras.saving.deserialize_keras_object(how))
+            if parts[path].quantization_mode is None:  # a plug may have done it itself
+                how = keras.saving.deserialize_keras_object(how)
+                parts[path].quantize(config=how)
 
 
 class BaseLayer(Base, keras.layers.Layer):
@@ -273,10 +277,15 @@ def _freezing(build):
     def wrapped(self, *args, **kwargs):
         build(self, *args, **kwargs)
         if not self.trainable:
-            self.trainable = True  # TensorFlow passes over a value that is there
-            self.trainable = False
+            _set_trainable(self, False)
 
     return wrapped
+
+
+def _set_trainable(layer, value):
+    """Set whether a layer is trained, and all that it holds."""
+    layer.trainable = not value  # TensorFlow passes over a value that is there
+    layer.trainable = value
 
 
 def _constructor_arguments(cls):
@@ -313,45 +322,55 @@ def _serialize(name, value):
     return config
 
 
+# Where Keras and its backends keep once more the layers that are attributes.
+_KEPT_AGAIN = {"_layers", "_modules", "_self_unconditional_dependency_names"}
+
+
 def _sublayers(layer):
     """Yield (attribute path, layer) of the layers held by `layer`."""
+    if isinstance(layer, keras.Model) and not isinstance(layer, Base):
+        return _held({"layers": layer.layers})
     attributes = dict(vars(layer))
     attributes.update(attributes.get("_modules") or {})  # PyTorch keeps them here
-    for name, value in attributes.items():
-        if name.startswith("_"):
-            continue
+    return _held({k: v for k, v in attributes.items() if k not in _KEPT_AGAIN})
+
+
+def _held(container):
+    """Yield (path, layer) of the layers in a container, and in those in it."""
+    named = isinstance(container, dict)
+    for name, value in container.items() if named else enumerate(container):
         if isinstance(value, keras.layers.Layer):
-            yield name, value
-        elif isinstance(value, (list, tuple)):
-            for index, item in enumerate(value):
-                if isinstance(item, keras.layers.Layer):
-                    yield f"{name}/{index}", item
+            yield str(name), value
+        elif isinstance(value, (dict, list, tuple)):
+            yield from ((f"{name}/{path}", layer) for path, layer in _held(value))
 
 
-def _frozen(layer):
-    """Yield the paths of the frozen parts of a layer that is not frozen itself."""
-    if not layer.trainable:
-        return
-    for path, sublayer in _sublayers(layer):
-        if not sublayer.trainable:
-            yield path
-        elif isinstance(sublayer, Base):
-            yield from (f"{path}/{inner}" for inner in _frozen(sublayer))
+def _parts(layer, above=()):
+    """Yield (path, part, layer that holds it) at every depth, a whole before its parts.
+
+    A part of two layers comes under each of its paths.
+    """
+    above = (*above, layer)
+    for name, part in _sublayers(layer):
+        if part not in above:
+            yield name, part, layer
+            for path, inner, whole in _parts(part, above):
+                yield f"{name}/{path}", inner, whole
+
+
+def _exceptions(layer):
+    """Return path -> `trainable` of the parts that are unlike what holds them."""
+    return {
+        path: part.trainable
+        for path, part, whole in _parts(layer)
+        if part.trainable != whole.trainable
+    }
 
 
 def _quantizations(layer):
-    found = {}
-    for path, sublayer in _sublayers(layer):
-        if isinstance(sublayer, Base):
-            inner = _quantizations(sublayer)
-            found.update({f"{path}/{key}": how for key, how in inner.items()})
-        elif sublayer.quantization_mode is not None:
-            how = sublayer.quantization_config
-            found[path] = keras.saving.serialize_keras_object(how)
-    return found
-
-
-def _sublayer_at(layer, path):
-    for part in path.split("/"):
-        layer = layer[int(part)] if part.isdigit() else getattr(layer, part)
-    return layer
+    """Return path -> how it is quantized, of the quantized parts."""
+    return {
+        path: keras.saving.serialize_keras_object(part.quantization_config)
+        for path, part, _ in _parts(layer)
+        if part.quantization_mode is not None and not isinstance(part, Base)
+    }
