@@ -315,9 +315,13 @@ def _serialize(name, value):
         return value.item()
     config = keras.saving.serialize_keras_object(value)
     if isinstance(value, keras.layers.Layer):
-        # In a file, Keras marks a layer that it meets again as shared, but not the
-        # place where it met it first: what is copied into the file has no mark.
-        config = keras.saving.serialize_keras_object(value)
+        # In a file, Keras marks an object that it meets again as shared, but not the
+        # place where it met it first: what is copied into the file has no mark. The
+        # dtype policy, met again here, shows whether a file is written: to ask a layer
+        # twice where nothing is marked would double the cost with each level.
+        policy = keras.saving.serialize_keras_object(value.dtype_policy)
+        if "shared_object_id" in policy and "shared_object_id" not in config:
+            config = keras.saving.serialize_keras_object(value)
         config.pop("build_config", None)  # it is built as a part, under its own path
     return config
 

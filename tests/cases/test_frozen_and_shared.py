@@ -262,3 +262,21 @@ def test_a_part_of_two_layers_is_one_in_a_loaded_file(make, tmp_path):
     again = reloaded(model, tmp_path)
     assert again.count_params() == model.count_params()
     assert_close(array(again(ids)), array(model(ids)))
+
+
+def test_the_cost_of_a_config_does_not_double_with_each_level(tmp_path):
+    asked = []
+
+    class Counted(keras.layers.Dense):
+        def get_config(self):
+            asked.append(self.name)
+            return super().get_config()
+
+    layer = Counted(8)
+    for _ in range(8):
+        layer = Holder(inner=layer)
+    layer.get_config()
+    assert len(asked) == 1
+    inputs = keras.Input((None, 8))
+    keras.Model(inputs, layer(inputs)).save(tmp_path / "model.keras")
+    assert len(asked) < 12
