@@ -7,11 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer.ops.backend import (
-    inferring_shapes,
-    is_traced,
-    static_size,
-)
+from keras_transformer.ops.backend import is_traced, static_size
 from keras_transformer.ops.checks import check_name
 
 PACKAGE = "keras_transformer"
@@ -187,8 +183,7 @@ class Base:
     def compute_output_spec(self, *args, **kwargs):
         # Keras would answer from `compute_output_shape`, which knows nothing of
         # scores and caches; tracing `call` gives every output its own shape.
-        with inferring_shapes():
-            return keras.Operation.compute_output_spec(self, *args, **kwargs)
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def get_config(self):
         config = super().get_config()

@@ -56,7 +56,8 @@ class PositionalEmbedding(BaseLayer):
         inputs: Token ids (B, T). Integers of any kind; float32 is taken as it
             is, half precision is refused since it rounds ids.
         start_index: Position of the first token (cached decoding).
-        positions: Integers (T,) or (B, T), in place of `start_index`.
+        positions: Integers (T,) or (B, T), in place of `start_index`. They may
+            repeat, as in packed texts; a text may then be longer than the table.
         segment_ids: Integers (B, T), with `num_segments`; all 0 if not given.
         training: Whether dropout is applied.
 
@@ -64,9 +65,10 @@ class PositionalEmbedding(BaseLayer):
         (B, T, E).
 
     Raises:
-        ValueError: A sequence longer than the learned table, half-precision
-            ids, a size out of range, an unknown encoding or layout, a shared table
-            of another size.
+        ValueError: A sequence that ends beyond the learned table, positions beyond
+            it (where their values are known: not inside a compiled function),
+            half-precision ids, a size out of range, an unknown encoding or layout,
+            a shared table of another size.
 
     Example:
 
@@ -193,12 +195,15 @@ class PositionalEmbedding(BaseLayer):
             vectors = self.embedding_dropout(vectors, training=training)
         return vectors
 
-    def compute_output_spec(self, inputs, *args, **kwargs):
-        # Here alone a length is known for certain or not at all: in `build` and `call`
-        # it may stand for an open one.
-        if len(inputs.shape) == 2:
-            self._check_length(inputs.shape[1], 0)
-        return super().compute_output_spec(inputs, *args, **kwargs)
+    def compute_output_spec(
+        self, inputs, start_index=0, positions=None, *args, **kwargs
+    ):
+        # PyTorch's `call` does not know the length of symbolic ids.
+        if positions is None and len(inputs.shape) == 2:
+            self._check_length(static_size(inputs, 1), start_index)
+        return super().compute_output_spec(
+            inputs, start_index, positions, *args, **kwargs
+        )
 
     def compute_mask(self, inputs, previous_mask=None):
         return None if self.pad_id is None else padding_mask(inputs, self.pad_id)
@@ -212,10 +217,8 @@ class PositionalEmbedding(BaseLayer):
             positions = start + ops.arange(ops.shape(inputs)[1], dtype="int32")
             self._check_length(static_size(inputs, 1), start_index)
         else:
-            positions = check_positions(positions, inputs)
-            if is_traced(positions):  # its values are not known, its length may be
-                self._check_length(static_size(inputs, 1), 0)
-            elif 0 not in positions.shape:  # no rows, or no tokens
+            positions = check_positions(positions, inputs)  # they may repeat
+            if 0 not in positions.shape and not is_traced(positions):
                 self._check_length(1, ops.min(positions))
                 self._check_length(1, ops.max(positions))
         positions = positions + self.position_offset

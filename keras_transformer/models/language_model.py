@@ -9,11 +9,11 @@ from keras_transformer.layers.positional_embedding import (
 )
 from keras_transformer.layers.token_head import TokenHead
 from keras_transformer.layers.transformer_stack import TransformerStack
+from keras_transformer.models.positioned_model import PositionedModel
 from keras_transformer.models.settings import (
     STACK_SETTINGS,
     as_column,
     check_slots,
-    position_limit,
     read_tokens,
     split_settings,
     token_positions,
@@ -29,7 +29,7 @@ from keras_transformer.ops.checks import (
 )
 
 
-class LanguageModel(WritingModel):
+class LanguageModel(PositionedModel, WritingModel):
     """A causal language model: GPT-2, Llama and their like are settings of it.
 
     `logits[t] = head(decoder(embedding(ids[..t])))`, which predicts `ids[t + 1]`
@@ -170,16 +170,11 @@ class LanguageModel(WritingModel):
 
     def call(self, inputs, training=None):
         ids, mask = read_tokens(inputs, pad_id=self.pad_id)
-        positions = token_positions(ids, mask)
+        positions = token_positions(self, ids, mask)
         # On JAX `fit` runs `call` alone, and layers learn of training from here only.
         x = self.embedding(ids, positions=positions, training=training)
         x = self.decoder(x, mask=mask, positions=positions, training=training)
         return self.head(x)
-
-    @property
-    def position_limit(self) -> int | None:
-        """Number of tokens that the learned positions reach; `None` if any."""
-        return position_limit(self)
 
     def start(self, inputs, max_length: int) -> dict:
         """Read a prompt in one pass, and return the state of decoding.

@@ -10,12 +10,11 @@ from keras_transformer.layers.positional_embedding import (
 from keras_transformer.layers.sinusoidal_encoding import LAYOUTS
 from keras_transformer.layers.token_head import TokenHead
 from keras_transformer.layers.transformer_stack import TransformerStack
+from keras_transformer.models.positioned_model import PositionedModel
 from keras_transformer.models.settings import (
     STACK_SETTINGS,
     as_column,
     check_slots,
-    check_source,
-    position_limit,
     read_tokens,
     split_settings,
     token_positions,
@@ -30,7 +29,7 @@ from keras_transformer.ops.checks import (
 )
 
 
-class Seq2SeqTransformer(WritingModel):
+class Seq2SeqTransformer(PositionedModel, WritingModel):
     """An encoder and a decoder: the translator, T5, BART and Marian by settings.
 
     `logits[t] = head(decoder(embedding(targets[..t]), encoder(embedding(source))))`,
@@ -248,7 +247,7 @@ class Seq2SeqTransformer(WritingModel):
         source, mask = self.encode(inputs, training=training)
         first = self.start_id == self.pad_id
         ids, own_mask = read_tokens(inputs, "decoder_", self.pad_id, first)
-        positions = token_positions(ids, own_mask)
+        positions = token_positions(self, ids, own_mask)
         x = self.decoder_embedding(ids, positions=positions, training=training)
         x = self.decoder(
             x,
@@ -276,16 +275,10 @@ class Seq2SeqTransformer(WritingModel):
             ValueError: A source longer than the learned positions.
         """
         ids, mask = read_tokens(inputs, prefix, self.pad_id)
-        check_source(self, ids, mask)
-        positions = token_positions(ids, None if self.count_padding else mask)
+        positions = token_positions(self, ids, None if self.count_padding else mask)
         x = self.encoder_embedding(ids, positions=positions, training=training)
         x = self.encoder(x, mask=mask, positions=positions, training=training)
         return x, mask
-
-    @property
-    def position_limit(self) -> int | None:
-        """Number of tokens that the learned positions reach; `None` if any."""
-        return position_limit(self)
 
     @property
     def encoder_position_bias(self):

@@ -127,16 +127,21 @@ def read_tokens(inputs, prefix: str = "", pad_id: int | None = None, first=False
     return ids, mask
 
 
-def token_positions(ids, mask=None):
+def token_positions(model, ids, mask=None):
     """Number the tokens of each text, wherever its padding stands.
 
     Args:
+        model: A `PositionedModel`.
         ids: (B, T).
         mask: Boolean (B, T), `False` for padding, which is not counted.
 
     Returns:
         int32 (T,), or (B, T) with a mask.
+
+    Raises:
+        ValueError: A text longer than the model's learned positions.
     """
+    check_length(model, ids, mask)
     if mask is None:
         return ops.arange(ops.shape(ids)[1], dtype="int32")
     return ops.maximum(ops.cumsum(ops.cast(mask, "int32"), axis=1) - 1, 0)
@@ -158,22 +163,16 @@ def as_column(tokens):
     return ops.expand_dims(as_tokens(tokens), 1)
 
 
-def position_limit(model) -> int | None:
-    """Return how many tokens a model's learned positions reach; `None` if any."""
-    return model.sequence_length if model.positions == "learned" else None
-
-
-def check_source(model, ids, mask=None):
+def check_length(model, ids, mask=None):
     """Refuse a text that is longer than a model's learned positions.
 
-    Padding is not counted unless the model counts it, or its mask has no values
-    yet, inside a compiled function.
+    Padding is not counted where there is a mask, unless this has no values yet,
+    inside a compiled function.
     """
-    limit, length = position_limit(model), static_size(ids, 1)
+    limit, length = model.position_limit, static_size(ids, 1)
     if limit is None or length is None or length <= limit:
         return
-    counted = mask is not None and not model.count_padding and not is_traced(mask)
-    if counted:
+    if mask is not None and not is_traced(mask):
         length = _longest(mask)
     if length > limit:
         raise ValueError(
@@ -187,7 +186,7 @@ def check_slots(model, ids, mask, max_length: int):
     """Refuse a cache that is too short for the prompt or longer than the positions.
 
     Args:
-        model: With `positions` and `sequence_length`.
+        model: A `PositionedModel`.
         ids: Prompt (B, S), or `None`.
         mask: Its mask (B, S), or `None`.
         max_length: Number of slots.
@@ -200,7 +199,7 @@ def check_slots(model, ids, mask, max_length: int):
             f"`max_length` must be at least the {length} tokens of the prompt. "
             f"Received: max_length={max_length}."
         )
-    limit = position_limit(model)
+    limit = model.position_limit
     if limit is None or max_length <= limit:
         return
     padded = mask is not None and length > 0
@@ -216,4 +215,5 @@ def check_slots(model, ids, mask, max_length: int):
 
 
 def _longest(mask):
-    return int(ops.convert_to_numpy(ops.max(ops.sum(ops.cast(mask, "int32"), axis=1))))
+    counts = ops.sum(ops.cast(mask, "int32"), axis=1)
+    return int(ops.convert_to_numpy(ops.max(counts, initial=0)))

@@ -2,16 +2,15 @@
 
 import keras
 
-from keras_transformer.layers.base import BaseModel, shifted_seed
+from keras_transformer.layers.base import shifted_seed
 from keras_transformer.layers.positional_embedding import (
     ENCODINGS,
     PositionalEmbedding,
 )
 from keras_transformer.layers.transformer_stack import TransformerStack
+from keras_transformer.models.positioned_model import PositionedModel
 from keras_transformer.models.settings import (
     STACK_SETTINGS,
-    check_source,
-    position_limit,
     read_tokens,
     split_settings,
     token_positions,
@@ -19,7 +18,7 @@ from keras_transformer.models.settings import (
 from keras_transformer.ops.checks import check_choice, check_id, check_integer
 
 
-class TextEncoder(BaseModel):
+class TextEncoder(PositionedModel):
     """An encoder of token ids: BERT and RoBERTa without a head are settings of it.
 
     `sequence_output = encoder(embedding(ids))`,
@@ -158,16 +157,10 @@ class TextEncoder(BaseModel):
     def encode(self, inputs, training=None):
         """Return a vector (B, T, E) for every token of `inputs`, as in a call."""
         ids, mask = read_tokens(inputs, pad_id=self.pad_id)
-        check_source(self, ids, mask)
         segments = inputs.get("segment_ids") if isinstance(inputs, dict) else None
-        positions = token_positions(ids, None if self.count_padding else mask)
+        positions = token_positions(self, ids, None if self.count_padding else mask)
         # On JAX `fit` runs `call` alone, and layers learn of training from here only.
         x = self.embedding(
             ids, positions=positions, segment_ids=segments, training=training
         )
         return self.encoder(x, mask=mask, positions=positions, training=training)
-
-    @property
-    def position_limit(self) -> int | None:
-        """Number of tokens that the learned positions reach; `None` if any."""
-        return position_limit(self)

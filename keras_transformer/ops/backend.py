@@ -2,33 +2,19 @@
 
 import math
 import threading
-from contextlib import contextmanager
-from contextvars import ContextVar
 
 import keras
 from keras import ops
 
-# PyTorch: whether sizes may be numbers that stand for unknown ones.
-_inferring: ContextVar = ContextVar("keras_transformer_inferring", default=False)
 
-
-@contextmanager
-def inferring_shapes():
-    """Note that Keras infers shapes.
+def infers_shapes() -> bool:
+    """Return whether Keras infers shapes, also those of a user's own layer.
 
     On PyTorch it calls layers with 83 in place of an unknown size; on the "meta"
     device, but under a half-precision policy, whose products fail there, on the CPU.
     """
-    token = _inferring.set(True)
-    try:
-        yield
-    finally:
-        _inferring.reset(token)
-
-
-def infers_shapes() -> bool:
-    """Return whether Keras infers shapes, of sizes that may be stand-ins."""
-    return _inferring.get()
+    with keras.SymbolicScope() as scope:  # it knows the scope that it is opened in
+        return scope.original_scope is not None
 
 
 def is_traced(tensor) -> bool:
@@ -36,7 +22,7 @@ def is_traced(tensor) -> bool:
 
     True inside `jax.jit`, inside `tf.function` and while Keras infers shapes.
     """
-    if _inferring.get():
+    if infers_shapes():
         return True
     try:
         ops.convert_to_numpy(ops.ravel(tensor)[:1])
@@ -53,7 +39,7 @@ def static_size(tensor, axis: int) -> int | None:
     """
     size = tensor.shape[axis]
     torch = keras.backend.backend() == "torch"
-    stand_in = torch and (_inferring.get() or tensor.device.type == "meta")
+    stand_in = torch and infers_shapes()
     return size if isinstance(size, int) and not stand_in else None
 
 

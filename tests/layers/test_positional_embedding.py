@@ -134,3 +134,77 @@ def test_a_shared_table_is_one_variable():
 def test_segments_that_are_not_there_are_refused():
     with pytest.raises(ValueError, match="no segments but received `segment_ids`"):
         kt.PositionalEmbedding(4, 12, 8)(np.array([[5]]), segment_ids=np.array([[0]]))
+
+
+class Own(keras.layers.Layer):
+    """A user's own layer, which has neither `build` nor shapes of its own."""
+
+    def __init__(self, nested, policy):
+        super().__init__(dtype=policy)
+        self.parts = [
+            kt.PositionalEmbedding(9, 12, 8, dtype=policy),
+            kt.TransformerEncoder(8, 2, 12, dtype=policy),
+        ]
+        if nested:
+            self.parts = [keras.Sequential(self.parts)]
+
+    def call(self, inputs):
+        for part in self.parts:
+            inputs = part(inputs)
+        return inputs
+
+
+@pytest.mark.parametrize(
+    "nested, policy",
+    [(False, "float32"), (False, "mixed_bfloat16"), (True, "float32")],
+)
+def test_a_short_table_stands_in_a_users_own_layer(nested, policy):
+    inputs = keras.Input((None,), dtype="int32")
+    model = keras.Model(inputs, Own(nested, policy)(inputs))
+    assert model.output.shape == (None, None, 8)
+    ids = np.array([[5, 6, 7, 8, 5, 6, 7, 8, 9]])
+    atol = 1e-5 if policy == "float32" else 5e-2
+    for length in (9, 2):
+        predicted = model.predict(ids[:, :length], verbose=0).astype("float32")
+        assert_close(predicted, ops.cast(model(ids[:, :length]), "float32"), atol=atol)
+    with pytest.raises(ValueError, match="position 9 .*`sequence_length=9`"):
+        model(np.ones((1, 10), "int32"))
+
+
+@pytest.mark.parametrize("length, constant", [(6, True), (6, False), (None, False)])
+def test_positions_that_repeat_fit_a_table_shorter_than_the_text(length, constant):
+    layer = kt.PositionalEmbedding(4, 12, 8)
+    ids, positions = np.array([[5, 6, 7, 5, 6, 7]]), np.array([[0, 1, 2, 0, 1, 2]])
+    outputs = array(layer(ids, positions=positions))
+    assert_close(outputs[:, :3], layer(ids[:, :3]))
+    assert_close(outputs[:, 3:], outputs[:, :3])
+    inputs = [keras.Input((length,), dtype="int32") for _ in range(2)]
+    chosen = positions if constant else inputs[1]
+    model = keras.Model(inputs, layer(inputs[0], positions=chosen))
+    assert_close(model([ids, positions]), outputs)
+    assert_close(model.predict([ids, positions], verbose=0), outputs)
+
+
+def test_positions_of_no_tokens_give_no_vectors():
+    layer = kt.PositionalEmbedding(4, 12, 8)
+    for shape in ((1, 0), (0, 3)):
+        empty = np.zeros(shape, "int32")
+        assert tuple(layer(empty, positions=empty).shape) == (*shape, 8)
+
+
+@pytest.mark.parametrize("start", [5, np.int32(5), -1])
+def test_a_symbolic_text_is_held_to_the_table_from_its_start_on(start):
+    layer = kt.PositionalEmbedding(9, 12, 8)
+    inputs = keras.Input((5,), dtype="int32")
+    assert layer(inputs, start_index=4).shape == (None, 5, 8)
+    with pytest.raises(ValueError, match="position (9 .*`sequence_length=9`|-1)"):
+        layer(inputs, start_index=start)
+
+
+def test_arguments_may_be_given_by_place():
+    layer = kt.PositionalEmbedding(9, 12, 8, num_segments=2)
+    ids, segments = np.array([[5, 6]]), np.array([[0, 1]])
+    inputs = [keras.Input((2,), dtype="int32") for _ in range(3)]
+    model = keras.Model(inputs, layer(*inputs[:1], None, *inputs[1:]))
+    expected = layer(ids, positions=ids, segment_ids=segments)
+    assert_close(model([ids, ids, segments]), expected)
