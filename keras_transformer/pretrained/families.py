@@ -47,22 +47,24 @@ def find_family(config: Config) -> tuple[Family, type]:
     Raises:
         ValueError: An unknown family or architecture; it says which are known.
     """
-    model_type = config.take("model_type")
+    model_type, names = config.take("model_type"), config.take("architectures")
     for family in FAMILIES:
         if family.model_type == model_type:
             break
     else:
         known = ", ".join(family.model_type for family in FAMILIES)
         if model_type is None:
+            fitting = [f for f in FAMILIES if names and names[0] in f.architectures]
+            such = [f', "model_type": "{f.model_type}" for {names[0]}' for f in fitting]
             raise ValueError(
                 "The config has no model_type (files of before 2020 have none). Add it "
-                f'to config.json, such as "model_type": "bert"; known are {known}.'
+                f"to config.json{''.join(such)}; known are {known}."
             )
         raise ValueError(
             f"The config is of the family {model_type!r}. Families that can be loaded: "
             f"{known}."
         )
-    names = config.take("architectures") or [next(iter(family.architectures))]
+    names = names or [next(iter(family.architectures))]
     model_class = family.architectures.get(names[0])
     if model_class is None:
         raise ValueError(

@@ -156,10 +156,17 @@ def test_settings_that_no_model_reads_are_passed_over(key, tmp_path):
     path.write_text(json.dumps(values))
     with pytest.raises(ValueError, match="not known: xla_device=1"):
         from_pretrained(tmp_path, tokenizer=False)
-    del values["model_type"]
-    path.write_text(json.dumps(values))
-    with pytest.raises(ValueError, match='no model_type.*"model_type": "bert"'):
-        from_pretrained(tmp_path, tokenizer=False)
+
+
+def test_a_config_without_model_type_is_told_the_family_of_its_architecture():
+    for family in FAMILIES:
+        for name in family.architectures:
+            said = f'no model_type.* "model_type": "{family.model_type}" for {name}; kn'
+            with pytest.raises(ValueError, match=said):
+                find_family(Config({"architectures": [name]}))
+    for names in (None, [], ["GPT2ForTokens"]):
+        with pytest.raises(ValueError, match="Add it to config.json; known are bert, "):
+            find_family(Config({"architectures": names}))
 
 
 @pytest.mark.parametrize("key", OLD_FILES)
