@@ -51,10 +51,10 @@ FIXED = {
     "add_cross_attention": (False,),
     "cross_attention_hidden_size": (None,),
     "is_decoder": (False,),
-    "pruned_heads": (None, {}),
+    "pruned_heads": ({},),
     "tie_encoder_decoder": (False,),
-    "position_embedding_type": ("absolute", None),
-    "rope_interleaved": (False, None),
+    "position_embedding_type": ("absolute",),
+    "rope_interleaved": (False,),
 }
 
 
@@ -78,15 +78,26 @@ class Config:
         return cls(read_json(path))
 
     def take(self, name: str, default=None):
-        """Return a setting, or the default that transformers has for it."""
+        """Return a setting, or if it is not set the default of transformers.
+
+        A null says that a setting is not set, as its absence does.
+        """
         self._taken.add(name)
         value = self.values.get(name)
         return default if value is None else value
 
-    def require(self, name: str, *allowed):
-        """Refuse a setting with a value that is none of `allowed`."""
-        self._taken.add(name)
-        value = self.values.get(name, allowed[0])
+    def require(self, name: str, *allowed, optional: bool = True):
+        """Refuse a setting with a value that is none of `allowed`.
+
+        Args:
+            name: The setting.
+            *allowed: The values, that of a setting which is not set first.
+            optional: Whether a null says that it is not set. Older transformers take
+                a null for false: no matter where the tensors tell which it is.
+        """
+        value = self.take(name, allowed[0])
+        if not optional and name in self.values:
+            value = self.values[name]
         if value not in allowed:
             raise ValueError(
                 f"The config has {name}={value!r}, which this library does not "
@@ -128,10 +139,9 @@ class Config:
         return None if value is None or value < 0 else value
 
     def finish(self):
-        """Refuse settings that nobody took; a null says that one is not set."""
+        """Refuse settings that nobody took."""
         for name, allowed in FIXED.items():
-            if name in self.values and name not in self._taken:
-                self.require(name, *allowed)
+            self.require(name, *allowed)
         given = {name for name, value in self.values.items() if value is not None}
         unknown = sorted(given - self._taken - BOOKKEEPING)
         if unknown:

@@ -55,7 +55,7 @@ class Gpt2(Family):
         config.warn_unless("embd_pdrop", dropout)
         config.require("scale_attn_by_inverse_layer_idx", False)
         config.take("reorder_and_upcast_attn")  # the same numbers
-        scaled = config.require("scale_attn_weights", True, False)
+        scaled = config.require("scale_attn_weights", True, False, optional=False)
         return dict(
             vocabulary_size=config.take("vocab_size", 50257),
             num_layers=config.take("n_layer", 12),

@@ -26,7 +26,8 @@ class T5(Family):
         config.take("is_gated_act"), config.take("n_positions")
         # Older configs say only whether the head is tied; then it is scaled.
         scaled = config.require("tie_word_embeddings", True, False)
-        scaled = config.take("scale_decoder_outputs", scaled)
+        either = scaled, not scaled
+        scaled = config.require("scale_decoder_outputs", *either, optional=False)
         width, heads = config.take("d_model", 512), config.take("num_heads", 8)
         common = dict(
             num_buckets=config.take("relative_attention_num_buckets", 32),
