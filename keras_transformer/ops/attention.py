@@ -61,38 +61,11 @@ def dot_product_scores(query, key, scale: float | None = None):
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     query, key = ops.convert_to_tensor(query), ops.convert_to_tensor(key)
     query = query * ops.cast(scale, query.dtype)
-    if static_size(query, 1) == 1:
-        return _scores_of_one(query, key)
     if query.shape[2] == key.shape[2]:
         return ops.einsum("btnh,bsnh->bnts", query, key)
     scores = ops.einsum("btkgh,bskh->bkgts", _grouped(query, key), key)
     batch, heads, groups, time, length = ops.shape(scores)
     return ops.reshape(scores, (batch, heads * groups, time, length))
-
-
-def _scores_of_one(query, key):
-    """Scores (B, N, 1, S) of one query (B, 1, N, H).
-
-    A cache holds keys as (B, K, S, H). XLA multiplies them where they lie if they come
-    first, contracted over their last axis; `einsum` has them copied at every step.
-    """
-    batch, _, heads, size = ops.shape(query)
-    groups = heads // key.shape[2]
-    grouped = ops.reshape(query, (batch, key.shape[2], groups, size))
-    scores = ops.matmul(
-        ops.transpose(key, (0, 2, 1, 3)), ops.transpose(grouped, (0, 1, 3, 2))
-    )  # (B, K, S, G)
-    scores = ops.transpose(scores, (0, 1, 3, 2))
-    return ops.reshape(scores, (batch, heads, 1, ops.shape(key)[1]))
-
-
-def _mix_for_one(weights, value):
-    """Outputs (B, 1, N, H') of one query's weights (B, N, 1, S)."""
-    batch, heads, _, length = ops.shape(weights)
-    groups = heads // value.shape[2]
-    grouped = ops.reshape(weights, (batch, value.shape[2], groups, length))
-    outputs = ops.matmul(grouped, ops.transpose(value, (0, 2, 1, 3)))
-    return ops.reshape(outputs, (batch, 1, heads, value.shape[-1]))
 
 
 def additive_scores(query, key, weight):
@@ -225,7 +198,7 @@ def attend(
         and not return_weights
         and dropout is None
         and record is None
-        and (flash_attention or has_attention_kernel(*_lengths(query, value)))
+        and (flash_attention or has_attention_kernel(static_size(value, 1)))
         and _kernel_takes(query, value)
     ):
         outputs = _fused(query, key, value, scale, mask, causal, bias, flash_attention)
@@ -259,9 +232,7 @@ def _explicit(scores, value, mask, bias, dropout):
     weights = ops.cast(weights, value.dtype)
     dropped = weights if dropout is None else dropout(weights)
     heads, value_heads = weights.shape[1], value.shape[2]
-    if static_size(weights, 2) == 1:
-        outputs = _mix_for_one(dropped, value)
-    elif heads == value_heads:
+    if heads == value_heads:
         outputs = ops.einsum("bnts,bsnh->btnh", dropped, value)
     else:
         batch, _, time, length = ops.shape(dropped)
@@ -305,10 +276,6 @@ def _clear_blind(x, mask, axes=(0, 1, 2, 3)):
         return x
     sees = ops.any(mask, axis=-1, keepdims=True)  # (B, N, T, 1)
     return ops.where(ops.transpose(sees, axes), x, ops.zeros_like(x))
-
-
-def _lengths(query, value):
-    return static_size(query, 1), static_size(value, 1)
 
 
 def _kernel_takes(query, value):

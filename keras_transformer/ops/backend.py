@@ -111,30 +111,24 @@ def has_accelerator() -> bool:
     return any(not device.lower().startswith("cpu") for device in devices)
 
 
-def has_attention_kernel(queries: int | None, keys: int | None) -> bool:
+def has_attention_kernel(length: int | None) -> bool:
     """Return whether `keras.ops.dot_product_attention` is the fast way.
 
     Without an accelerator it is a kernel on PyTorch alone. On JAX it is the explicit
     operations in another order: a little faster for few keys, and slower for many
     (measured at inference: 0.9 times as long for 256 keys, 1.2 times for 384, 2.4 times
     for 512, with heads of 32; in training 1.3 times for any number). On TensorFlow a
-    whole block takes 1.1 times as long for 32 keys, 1.25 times for 512, at inference;
-    fewer than 16 make no difference. An unknown number is taken for a small one on JAX
-    and a large one on TensorFlow, where either costs least. One query, as in a step of
-    decoding, is for both better served by products that leave a cache's keys where they
-    lie.
+    whole block takes 1.1 times as long for 32 keys, 1.25 times for 512, at inference.
+    An unknown number is taken for a small one on JAX, for a large one on TensorFlow.
 
     Args:
-        queries: Number of queries, `None` if it is not known.
-        keys: Number of keys, likewise.
+        length: Number of keys, `None` if it is not known.
     """
     if keras.backend.backend() == "torch" or has_accelerator():
         return True
-    if queries == 1:
-        return False
     if keras.backend.backend() == "jax":
-        return keys is None or keys < 320
-    return keys is not None and keys < 16
+        return length is None or length < 320
+    return length is not None and length < 16
 
 
 def compiles_for_cpu() -> bool:
