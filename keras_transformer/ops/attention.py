@@ -147,8 +147,8 @@ def attend(
     The backend's fused kernel is taken unless the weights themselves are needed
     (returned, recorded or dropped out), the scores are not dot products, or the
     kernel cannot take the sizes or the dtype, or is slower (see
-    `has_attention_kernel`). Both ways give equal outputs, take the
-    softmax in at least float32, and give zeros where a query may attend to nothing.
+    `has_attention_kernel`). Both ways give equal outputs, take the softmax in at least
+    float32, and give zeros where a query may attend to nothing.
 
     Args:
         query: (B, T, N, H), or (B, T, E) for one head without a heads axis;

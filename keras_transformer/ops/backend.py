@@ -119,6 +119,7 @@ def has_attention_kernel(length: int | None) -> bool:
     (measured at inference: 0.9 times as long for 256 keys, 1.2 times for 384, 2.4 times
     for 512, with heads of 32; in training 1.3 times for any number). On TensorFlow a
     whole block takes 1.1 times as long for 32 keys, 1.25 times for 512, at inference.
+
     An unknown number is taken for a small one on JAX, for a large one on TensorFlow.
 
     Args:
