@@ -328,20 +328,24 @@ _KEPT_AGAIN = {"_layers", "_modules", "_self_unconditional_dependency_names"}
 def _sublayers(layer):
     """Yield (attribute path, layer) of the layers held by `layer`."""
     if isinstance(layer, keras.Model) and not isinstance(layer, Base):
-        return _held({"layers": layer.layers})
+        return _held({"layers": layer.layers}.items())
     attributes = dict(vars(layer))
     attributes.update(attributes.get("_modules") or {})  # PyTorch keeps them here
-    return _held({k: v for k, v in attributes.items() if k not in _KEPT_AGAIN})
+    return _held((k, v) for k, v in attributes.items() if k not in _KEPT_AGAIN)
 
 
-def _held(container):
-    """Yield (path, layer) of the layers in a container, and in those in it."""
-    named = isinstance(container, dict)
-    for name, value in container.items() if named else enumerate(container):
+def _held(named):
+    """Yield (path, layer) of the layers among named values, and in their containers.
+
+    In a container a layer's name is its place: keys may have any text, such as "/".
+    """
+    for name, value in named:
         if isinstance(value, keras.layers.Layer):
             yield str(name), value
         elif isinstance(value, (dict, list, tuple)):
-            yield from ((f"{name}/{path}", layer) for path, layer in _held(value))
+            values = value.values() if isinstance(value, dict) else value
+            inner = _held(enumerate(values))
+            yield from ((f"{name}/{path}", layer) for path, layer in inner)
 
 
 def _parts(layer, above=()):

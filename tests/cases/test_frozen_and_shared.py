@@ -89,12 +89,14 @@ class Holder(BaseLayer):
         self.named = {
             "one": keras.layers.Dense(8, name="one"),
             "more": [keras.layers.Dense(8, name="more")],
+            "more/0": keras.layers.Dense(8, name="path"),
         }
         self.still = keras.layers.Dense(8, name="still", trainable=False)
 
     def in_order(self):
         yield from (self._inner, self._hidden, self.chain)
-        yield from (self.named["one"], *self.named["more"], self.still)
+        yield from (self.named["one"], *self.named["more"], self.named["more/0"])
+        yield self.still
 
     def build(self, inputs_shape):
         self.attention.build(inputs_shape, inputs_shape)
@@ -119,6 +121,7 @@ PARTS = {
     "in-sequence": lambda layer: layer.chain.layers[0],
     "in-dict": lambda layer: layer.named["one"],
     "in-list-in-dict": lambda layer: layer.named["more"][0],
+    "under-a-path": lambda layer: layer.named["more/0"],
     "underscore": lambda layer: layer._hidden,
     "of-underscore": lambda layer: layer._inner.intermediate,
 }
@@ -135,12 +138,12 @@ def test_a_part_is_found_however_it_is_held(name, whole, tmp_path):
     assert trained(reloaded(model, tmp_path)) == trained(model)
 
 
-def test_a_file_names_parts_by_their_attributes():
+def test_a_file_names_parts_by_attributes_and_places():
     layer, _ = held()
     for part in PARTS.values():
         part(layer).trainable = False
-    paths = ["attention", "named/one", "named/more/0", "chain/layers/0", "still"]
-    paths += ["_hidden", "_inner/intermediate"]
+    paths = ["attention", "named/0", "named/1/0", "named/2", "chain/layers/0"]
+    paths += ["still", "_hidden", "_inner/intermediate"]
     assert layer.get_build_config()["trainable"] == dict.fromkeys(paths, False)
 
 
@@ -179,11 +182,11 @@ def test_a_part_that_is_made_frozen_can_be_trained_in_a_loaded_file(tmp_path):
 
 def test_the_list_of_frozen_parts_of_older_files_is_read():
     layer = Holder()
-    frozen = ["attention", "named/more/0", "still"]
+    frozen = ["attention", "chain/layers/0", "still"]
     layer.build_from_config({"input_shape": (None, None, 8), "frozen": frozen})
     left = "".join(trained(layer))
-    assert not any(f"/{name}/" in left for name in ("a", "more", "still"))
-    assert all(f"/{name}/" in left for name in ("inner", "first", "one"))
+    assert not any(f"/{name}/" in left for name in ("a", "first", "still"))
+    assert all(f"/{name}/" in left for name in ("inner", "last", "one"))
 
 
 @pytest.mark.slow
