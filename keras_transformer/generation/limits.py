@@ -149,6 +149,12 @@ def own_settings(model) -> dict:
     return getattr(model, "generation", None) or {}
 
 
+def ids_that_stop(model, stop_ids) -> list[int]:
+    """Return the ids that end a text: those given, or the model's own, or none."""
+    stop_ids = model.stop_id if stop_ids is None else stop_ids
+    return [] if stop_ids is None else np.atleast_1d(stop_ids).tolist()
+
+
 def _checked(changed, logits, processor):
     """Return what a processor returned; refuse what is no logits of that shape."""
     got, wanted = getattr(changed, "shape", ()), logits.shape

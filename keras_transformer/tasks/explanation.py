@@ -68,6 +68,15 @@ class Explanation:
         return {"key_tokens": self.tokens} if self._is_views(layer) else {}
 
 
+def piece_names(tokenizer):
+    """Return a function from an id to its piece, or where there is none to its number.
+
+    A model may have more ids than its tokenizer: T5 has 32,128 and 32,100.
+    """
+    size = tokenizer.vocabulary_size
+    return lambda id: tokenizer.id_to_piece(id) if id < size else str(id)
+
+
 def explain_next(model, tokenizer, text: str, ids) -> Explanation:
     """Return where each token of a text looked, and what is likely to follow.
 
@@ -81,7 +90,7 @@ def explain_next(model, tokenizer, text: str, ids) -> Explanation:
         logits = model(pad_rows([ids], len(ids)))
     chances = ops.convert_to_numpy(ops.softmax(logits[0, -1]))
     best = np.argsort(-chances[: tokenizer.vocabulary_size])[:LIKELIEST]
-    piece = tokenizer.id_to_piece
+    piece = piece_names(tokenizer)
     return Explanation(
         text=text,
         tokens=[piece(id) for id in ids],

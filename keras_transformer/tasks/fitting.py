@@ -10,7 +10,9 @@ import h5py
 import keras
 from keras.optimizers.schedules import CosineDecay, LearningRateSchedule
 
+from keras_transformer.datasets import BucketedDataset
 from keras_transformer.ops.checks import check_integer, check_number
+from keras_transformer.tasks.encoding import masked_by_length
 from keras_transformer.training import (
     InverseSquareRoot,
     KeepLast,
@@ -34,6 +36,29 @@ def batch_tokens(lengths) -> int:
     """
     even = min(max(sum(lengths) // BATCHES, LEAST_TOKENS), MOST_TOKENS)
     return int(max(even, max(lengths)))
+
+
+def pair_batches(sources, inputs, targets, *, max_tokens=None, **settings):
+    """Return batches of pairs for a model that reads a source and writes a target.
+
+    Args:
+        sources: The ids of each source.
+        inputs: The ids that the decoder reads, of each pair.
+        targets: The ids that it is to predict.
+        max_tokens: The most tokens in a batch; if not given, as `batch_tokens` has it.
+        **settings: Further settings of `BucketedDataset`.
+    """
+    if max_tokens is None:
+        sides = zip(map(len, sources), map(len, inputs), strict=True)
+        max_tokens = batch_tokens(list(map(max, sides)))
+    return BucketedDataset(
+        masked_by_length(encoder_token_ids=sources, decoder_token_ids=inputs),
+        targets,
+        pad_id=0,
+        sample_weight="tokens",
+        max_tokens=max_tokens,
+        **settings,
+    )
 
 
 def check_schedule(learning_rate, warmup_steps):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from keras import ops
 
-from keras_transformer.generation.limits import own_settings
+from keras_transformer.generation.limits import ids_that_stop, own_settings
 from keras_transformer.generation.sampling import Sampling
 from keras_transformer.ops.checks import check_integer
 from keras_transformer.tasks.encoding import encode_bare, length_batches
@@ -62,8 +62,7 @@ def read_settings(model, processors: tuple, settings: dict) -> tuple[dict, list]
     given = Sampling.read("generate", searched, model)
     if given.seed is not None:
         check_integer("seed", given.seed, 0)
-    stop_ids = model.stop_id if given.stop_ids is None else given.stop_ids
-    stop_ids = [] if stop_ids is None else np.atleast_1d(stop_ids).tolist()
+    stop_ids = ids_that_stop(model, given.stop_ids)
     processors = (*given.processors, *processors)
     return {**settings, "processors": processors, "seed": given.seed}, stop_ids
 

@@ -20,7 +20,7 @@ from keras_transformer.tasks.encoding import (
     encode_bare,
     masked_by_length,
 )
-from keras_transformer.tasks.explanation import Explanation, explain_next
+from keras_transformer.tasks.explanation import Explanation, explain_next, piece_names
 from keras_transformer.tasks.fitting import (
     as_schedule,
     check_schedule,
@@ -264,7 +264,7 @@ class TextGenerator:
         rows, counts = self._read(prompts, max_new_tokens)
         settings, stops = read_settings(self.model, self._processors, settings)
         seed = settings.pop("seed")
-        reading = Rereading(record, self.model, [self.tokenizer.id_to_piece] * 2)
+        reading = Rereading(record, self.model, [piece_names(self.tokenizer)] * 2)
         texts = [""] * len(prompts) if strip_prompt else list(prompts)
         progress = keras.utils.Progbar(len(prompts), verbose=verbose)
         for count, places, filled in prompt_batches(rows, counts, batch_size):

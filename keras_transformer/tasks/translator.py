@@ -6,9 +6,8 @@ import keras
 import numpy as np
 from keras.optimizers.schedules import LearningRateSchedule
 
-from keras_transformer.datasets import BucketedDataset
 from keras_transformer.generation import beam_search
-from keras_transformer.generation.limits import own_settings
+from keras_transformer.generation.limits import ids_that_stop, own_settings
 from keras_transformer.generation.rereading import Rereading
 from keras_transformer.ops.checks import check_choice, check_integer
 from keras_transformer.tasks.alignment import Alignment, Translation
@@ -22,12 +21,13 @@ from keras_transformer.tasks.encoding import (
     length_batches,
     masked_by_length,
 )
+from keras_transformer.tasks.explanation import piece_names
 from keras_transformer.tasks.fitting import (
     as_schedule,
-    batch_tokens,
     check_schedule,
     compile_for_tokens,
     fit_model,
+    pair_batches,
 )
 from keras_transformer.tasks.recipes import TRANSLATORS
 from keras_transformer.tasks.saving import load_task, save_task
@@ -267,20 +267,22 @@ class Translator:
         num_beams = own.get("num_beams", 4) if num_beams is None else num_beams
         check_integer("num_beams", num_beams)
         check_integer("n_best", n_best, 1, num_beams, optional=True)
-        names = self.source_tokenizer.id_to_piece, self.target_tokenizer.id_to_piece
-        reading = Rereading(record, self.model, names)
+        names = map(piece_names, (self.source_tokenizer, self.target_tokenizer))
+        reading = Rereading(record, self.model, tuple(names))
+        stops = settings.get("stop_ids", own.get("stop_ids"))
+        stops = ids_that_stop(self.model, stops)
         results = [[Translation("", 0.0)] for _ in texts]
         ids, _ = self._encode(texts, [])
         filled = [index for index, text in enumerate(texts) if text.strip()]
         progress = keras.utils.Progbar(len(filled), verbose=verbose)
-        filled_ids = [ids[index] for index in filled]
-        for length, rows, batch in length_batches(filled_ids, batch_size):
+        ids = [ids[index] for index in filled]
+        for length, rows, batch in length_batches(ids, batch_size):
             limit = own.get("max_new_tokens", min(2 * length, self.max_length))
             limited = {"max_new_tokens": limit, **settings}
             found = beam_search(self.model, batch, num_beams=num_beams, **limited)
             for row, hypotheses in zip(rows, found, strict=False):
                 results[filled[row]] = [
-                    Translation(self._decode(tokens), score)
+                    Translation(self._decode(tokens, stops), score)
                     for tokens, score in hypotheses[: n_best or 1]
                 ] or results[filled[row]]  # every token was forbidden
             best = [row[0].token_ids if row else [] for row in found[: len(rows)]]
@@ -316,8 +318,8 @@ class Translator:
         return Alignment(
             text=text,
             translation=translation,
-            source_tokens=[self.source_tokenizer.id_to_piece(i) for i in source[0]],
-            target_tokens=[self.target_tokenizer.id_to_piece(i) for i in labels[0]],
+            source_tokens=[*map(piece_names(self.source_tokenizer), source[0])],
+            target_tokens=[*map(piece_names(self.target_tokenizer), labels[0])],
             attention=record,
         )
 
@@ -377,24 +379,14 @@ class Translator:
             self.target_tokenizer, targets, target=True, max_length=longest - 1
         )
 
-    def _decode(self, tokens):
+    def _decode(self, tokens, stops):
         size = self.target_tokenizer.vocabulary_size  # the model may have more
-        return self.target_tokenizer.decode([id for id in tokens if id < size])
+        kept = [id for id in tokens if id < size and id not in stops]
+        return self.target_tokenizer.decode(kept)
 
     def _shifted(self, targets):
         return shift_right(targets, self.model.start_id, self.target_tokenizer.eos_id)
 
-    def _batches(self, sources, targets, max_tokens=None, **settings):
+    def _batches(self, sources, targets, **settings):
         sources, targets = self._encode(sources, targets)
-        inputs, labels = self._shifted(targets)
-        if max_tokens is None:
-            sides = zip(map(len, sources), map(len, inputs), strict=True)
-            max_tokens = batch_tokens(list(map(max, sides)))
-        return BucketedDataset(
-            masked_by_length(encoder_token_ids=sources, decoder_token_ids=inputs),
-            labels,
-            pad_id=0,
-            sample_weight="tokens",
-            max_tokens=max_tokens,
-            **settings,
-        )
+        return pair_batches(sources, *self._shifted(targets), **settings)

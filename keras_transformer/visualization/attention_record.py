@@ -174,6 +174,7 @@ class AttentionRecord(Mapping):
         first, _, rest = path.partition("/")
         if first != self._model.name or not rest:
             return path
-        layers = getattr(self._model, "layers", None)
-        inside = layers is None or rest.split("/")[0] in {x.name for x in layers}
+        if not isinstance(self._model, keras.Model):  # it may have any `layers`
+            return rest
+        inside = rest.split("/")[0] in {layer.name for layer in self._model.layers}
         return rest if inside else path

@@ -1,7 +1,7 @@
 """Attention weights as a table with tokens on both axes."""
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
@@ -26,12 +26,12 @@ def attention_table(
     Masks: the weights of padding are cut off, not shown: give the tokens without
     it. Padding on the left is left out by name, `hide="<pad>"`. What is left is
     not scaled again. Nothing else is cut off: it is an error if a shown query looks at
-    a key behind the given tokens.
+    a key behind the given tokens, and of self-attention if any query does.
 
     Args:
         weights: One recorded array or tensor, `record[path][0]`: (B, N, T, S),
             (B, T, S), (N, T, S) or (T, S). Three axes are (B, T, S), as layers with
-            one head are recorded, unless `head` is given or `batch` is None.
+            one head are recorded, unless a head is chosen or `batch` is None.
         query_tokens: At most T tokens; None names the rows "view 1" to "view T",
             for the annotation matrix (r x n) of 2017.
         key_tokens: At most S tokens; by default the query tokens (self-attention).
@@ -44,7 +44,8 @@ def attention_table(
 
     Raises:
         ValueError: More tokens than positions, fewer than are looked at, no tokens,
-            weights with another number of axes, a head or an example that is not there.
+            weights with another number of axes, a head or an example that is not there;
+            three axes with `head="mean"`, which may be examples or heads.
         TypeError: A text in place of tokens.
 
     Example:
@@ -76,19 +77,28 @@ def arrange(weights, query_tokens, key_tokens, head, batch, hide, whole=True):
         raise ValueError("Give `key_tokens` where `query_tokens` is None.")
     keys = query_tokens if key_tokens is None else key_tokens
     keys = check_tokens(keys, "key_tokens", "key", heads.shape[2])
-    hidden = [hide] if isinstance(hide, str) else list(hide or ())
-    rows = [row for row, token in enumerate(queries) if token not in hidden]
-    columns = [column for column, token in enumerate(keys) if token not in hidden]
+    hidden = hidden_names(hide)
+    rows = [row for row, token in enumerate(queries) if str(token) not in hidden]
+    columns = [place for place, token in enumerate(keys) if str(token) not in hidden]
     if not rows or not columns:
         raise ValueError(
             f"Nothing is left to show: {len(queries)} query and {len(keys)} key "
             f"tokens, hide={hide!r}."
         )
-    if whole:
-        name = "query_tokens" if key_tokens is None else "key_tokens"
-        check_whole(heads[:, rows], len(keys), name)
+    if whole and key_tokens is None:
+        check_whole(heads, len(keys), "query_tokens")
+    elif whole:
+        check_whole(heads[:, rows], len(keys), "key_tokens")
     heads = heads[:, rows][:, :, columns]
     return heads, [queries[row] for row in rows], [keys[column] for column in columns]
+
+
+def hidden_names(hide) -> set[str]:
+    """Return the names of the tokens to leave out: one, several or None."""
+    if hide is None:
+        return set()
+    several = isinstance(hide, Iterable) and not isinstance(hide, str)
+    return {str(token) for token in (hide if several else [hide])}
 
 
 def check_whole(heads, count, name):
@@ -146,6 +156,12 @@ def select_heads(weights, head, batch):
         weights = _take(weights, "batch", batch)[0]
     elif head is None and batch is not None:
         weights = _take(weights, "batch", batch)
+    elif head == "mean" and batch is not None and len(weights) > 1:
+        raise ValueError(
+            f"`weights` of shape {weights.shape} are either (B, T, S), which have one "
+            "head: leave out `head`; or (N, T, S): give batch=None. Received: "
+            f"head={head!r}, batch={batch!r}."
+        )
     elif batch not in (None, 0):
         raise ValueError(
             f"`weights` of shape {weights.shape} are either (B, T, S), then leave out "

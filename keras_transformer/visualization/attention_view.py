@@ -65,7 +65,9 @@ def attention_view(
     Weights are rounded to 8 bits, at most 1/255 of the head's greatest weight off.
 
     Masks: padding is not shown: positions that nothing looked at in any layer are
-    left out. Tokens that are shown look at nothing behind the given tokens.
+    left out. Of a sequence at which no layer looks, such as the target of a recurrent
+    translator, give the tokens, without padding. Tokens that are shown look at nothing
+    behind the given tokens.
 
     Args:
         record: What `record_attention` gives, or a dict of layer path to a list of
@@ -106,16 +108,15 @@ def attention_view(
             f"`language` must be one of {LANGUAGES}. Received: language={language!r}."
         )
     data = view_data(record, tokens, target_tokens, batch, hide)
-    page = AttentionPage(
-        _fill(
-            language=language,
-            title=html.escape(TITLES[language] if title is None else str(title)),
-            style=_asset("page.css"),
-            data=_as_json({"language": language, **data}),
-            script=_script(),
-        ),
-        height,
+    text = _fill(
+        language=language,
+        title=html.escape(TITLES[language] if title is None else str(title)),
+        style=_asset("page.css"),
+        data=_as_json({"language": language, **data}),
+        script=_script(),
     )
+    # Half a character, as of a token that is cut inside an emoji, is shown as "?".
+    page = AttentionPage(text.encode("utf-8", "replace").decode("utf-8"), height)
     if path is not None:
         page.save(path)
     return page

@@ -4,7 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from keras_transformer.visualization.attention_table import check_tokens, check_whole
+from keras_transformer.visualization.attention_table import (
+    check_tokens,
+    check_whole,
+    hidden_names,
+)
 
 
 class Sequence:
@@ -49,7 +53,7 @@ class Sequence:
         A position that no query looks at, in any layer, is padding: softmax gives
         every other one a weight.
         """
-        hidden = {hide} if isinstance(hide, str) else set(hide or ())
+        hidden = hidden_names(hide)
         count = self._length if self.tokens is None else len(self.tokens)
         seen = self._seen if self._seen.any() else np.ones(count, bool)
         names = self.texts(range(count))

@@ -74,7 +74,7 @@ def similarity_table(
 
 
 def _vectors(name, vectors, batch):
-    """Return one example's vectors (T, E) in at least float32."""
+    """Return one example's vectors (T, E) in float32."""
     vectors = ops.cast(ops.convert_to_tensor(vectors), "float32")
     if len(vectors.shape) == 3:
         if not -vectors.shape[0] <= batch < vectors.shape[0]:

@@ -26,8 +26,9 @@ def view_data(record, tokens=None, target_tokens=None, batch=0, hide=None) -> di
     """
     record = check_record(record)
     own = getattr(record, "tokens", [])
-    if tokens is None and target_tokens is None and batch in range(len(own)):
-        tokens = own[batch] or None
+    if tokens is None and target_tokens is None and batch in range(-len(own), len(own)):
+        # Of a layer that had several sequences nothing is known: it is numbered.
+        tokens = own[batch] and dict.fromkeys(record, (None, None)) | own[batch]
     paths = list(tokens if isinstance(tokens, Mapping) else record)
     calls = {
         path: [as_numpy(weights) for weights in calls_of(record, path)]
@@ -47,7 +48,7 @@ def view_data(record, tokens=None, target_tokens=None, batch=0, hide=None) -> di
         query, key = pairs[path]
         for call, weights in enumerate(heads[path], 1):
             shown = weights[:, kept[query]]
-            key.check_whole(path, shown)
+            key.check_whole(path, weights if key is query else shown)
             scales, levels = quantize(shown[:, :, kept[key]])
             layers.append(
                 {

@@ -87,8 +87,8 @@ def test_tokens_that_are_looked_at_are_not_cut_off_silently():
     table = attention_table(WEIGHTS, TOKENS, hide=("먹으니", "아프다"))
     assert list(table.columns) == ["배", "타고", "배", "배"]
     causal = np.tri(6) / np.arange(1, 7)[:, None]  # the first rows are whole
-    table = attention_table(causal, TOKENS[:4])
-    np.testing.assert_allclose(table.sum(axis="columns"), 1.0)
+    with pytest.raises(ValueError, match="`query_tokens` has 4 tokens, but key 6"):
+        attention_table(causal, TOKENS[:4])  # else "I go" may be named "<s> I"
     with pytest.raises(ValueError, match="`key_tokens` has 3 tokens, but key 6"):
         attention_table(causal, TOKENS, TOKENS[:3])
 

@@ -77,6 +77,7 @@ function recolor() {
 
 /** Let Tab stop at one of a group's buttons; the arrow keys reach the others. */
 function rove(group, button) {
+  if (!button) return; // Firefox lets Tab stop at the group itself, where it scrolls
   for (const other of group.querySelectorAll('button[tabindex="0"]'))
     other.tabIndex = -1;
   button.tabIndex = 0;

@@ -25,7 +25,7 @@ function listen(side, box) {
   box.addEventListener("pointerleave", () => setActive(null));
   box.addEventListener("focusin", (event) => {
     rove(box, tokenAt(event));
-    if (tokenAt(event).matches(":focus-visible")) activate(event);
+    if (tokenAt(event)?.matches(":focus-visible")) activate(event);
   });
   box.addEventListener("focusout", () => setActive(null));
   box.addEventListener("click", (event) => {
