@@ -29,7 +29,8 @@ class BahdanauAttention(SingleHeadAttention):
         query: (B, T, Eq), such as the decoder's states.
         value: (B, S, Ev), such as the encoder's outputs.
         key: (B, S, Ek); `value` if not given.
-        query_mask: (B, T); only handed on to the output.
+        query_mask: (B, T); only handed on to the output. (As `mask` too, the name by
+            which Keras hands it on.)
         value_mask: (B, S), `True` for tokens.
         key_mask: (B, S), combined with `value_mask`.
         attention_mask: (B, T, S).

@@ -37,7 +37,8 @@ class LuongAttention(SingleHeadAttention):
         query: (B, T, Eq).
         value: (B, S, Ev).
         key: (B, S, Ek); `value` if not given.
-        query_mask: (B, T); only handed on to the output.
+        query_mask: (B, T); only handed on to the output. (As `mask` too, the name by
+            which Keras hands it on.)
         value_mask: (B, S), `True` for tokens.
         key_mask: (B, S), combined with `value_mask`.
         attention_mask: (B, T, S).

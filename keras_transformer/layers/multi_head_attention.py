@@ -15,12 +15,14 @@ from keras_transformer.layers.base import (
 )
 from keras_transformer.ops import masks, positions
 from keras_transformer.ops.attention import attend
-from keras_transformer.ops.backend import static_size
 from keras_transformer.ops.cache import (
     check_heads,
+    check_own,
+    check_source,
     create_cache,
     next_positions,
     slot_mask,
+    slot_pairs,
     write_keys,
     write_tokens,
 )
@@ -72,10 +74,12 @@ class MultiHeadAttention(BaseLayer):
         query: (B, T, E).
         value: (B, S, E'). `None` with a cache from `precompute`, which holds it.
         key: (B, S, E''); `value` if not given.
-        query_mask: (B, T); only handed on to the output.
+        query_mask: (B, T); only handed on to the output. (As `mask` too, the name by
+            which Keras hands it on.)
         value_mask: (B, S), `True` for tokens.
         key_mask: (B, S), combined with `value_mask`.
-        attention_mask: (B, T, S), or broadcastable to (B, N, T, S).
+        attention_mask: (B, T, S), or broadcastable to (B, N, T, S); with a cache
+            that grows, S is all of its slots.
         return_attention_scores: Whether to return the weights as well.
         training: Whether dropout is applied.
         use_causal_mask: Whether a query sees no later key.
@@ -226,6 +230,7 @@ class MultiHeadAttention(BaseLayer):
         queries = project(self.query, query)  # (B, T, N, H)
         if cache is not None and not growing:
             check_left_out(value, key)
+            self.check_source(cache)
             keys, values = _as_heads(cache)
             check_sources(query, values, keys)
         else:
@@ -249,7 +254,7 @@ class MultiHeadAttention(BaseLayer):
             keys = self.rotary(keys, places[1])
         if growing:
             mask = None
-            _check_own(queries, keys)
+            check_own(queries, keys)
             check_heads(cache, keys, values)
             if "mask" in cache:  # else the stack masks for all of its blocks
                 cache = write_tokens(cache, positions, tokens)
@@ -263,7 +268,8 @@ class MultiHeadAttention(BaseLayer):
                 *places, causal=False, window=self.sliding_window
             )
             mask = masks.combine_masks(mask, near)
-        mask = masks.combine_masks(mask, masks.pair_mask(attention_mask, queries, keys))
+        pairs = slot_pairs if growing else masks.pair_mask
+        mask = masks.combine_masks(mask, pairs(attention_mask, queries, keys))
 
         outputs, scores = attend(
             queries,
@@ -283,7 +289,7 @@ class MultiHeadAttention(BaseLayer):
         extras += (cache,) if cache is not None else ()
         return (outputs, *extras) if extras else outputs
 
-    def precompute(self, value, key=None, value_mask=None):
+    def precompute(self, value, key=None, value_mask=None, key_mask=None):
         """Project a source once, for all steps of a decoder's cross-attention.
 
         Args:
@@ -291,29 +297,42 @@ class MultiHeadAttention(BaseLayer):
             key: (B, S, E''); `value` if not given.
             value_mask: (B, S), `True` for tokens; the mask that `value` carries if
                 not given.
+            key_mask: The same of `key`.
 
         Returns:
             A cache that never grows; pass it as `cache` with `value=None`.
+
+        Raises:
+            ValueError: The layer is not built, or depends on positions: it has `rotary`
+                or a `sliding_window`; a mask of another shape.
         """
         if not self.built:
             raise ValueError(
                 f"Layer {self.name!r} must be built before a source is precomputed. "
                 "Call it once, or call its `build` with the shapes."
             )
-        if self.rotary is not None:
-            raise ValueError(
-                f"Layer {self.name!r} has `rotary`, which is for a sequence that "
-                "attends to itself. A precomputed source is another one."
-            )
+        for name in ("rotary", "sliding_window"):
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"Layer {self.name!r} has `{name}`, which is for a sequence that "
+                    "attends to itself. A precomputed source is another one."
+                )
         if value_mask is None:
             value_mask = CarriedMask()(value)
-        value_mask = masks.as_boolean(value_mask, "value_mask", ranks=(2,))
+        mask = masks.check_padding("value_mask", value_mask, value)
+        if key is not None:
+            key_mask = CarriedMask()(key) if key_mask is None else key_mask
+            key_mask = masks.check_padding("key_mask", key_mask, key)
         keys, values = self.key(value if key is None else key), self.value(value)
         return {
             "key": ops.transpose(keys, (0, 2, 1, 3)),
             "value": ops.transpose(values, (0, 2, 1, 3)),
-            "mask": value_mask,
+            "mask": masks.combine_masks(mask, key_mask),
         }
+
+    def check_source(self, cache):
+        """Refuse what is no cache from `precompute` of such a layer."""
+        check_source(cache, self._key_heads, self.key_dim, self._value_size)
 
     def create_cache(self, batch_size: int, max_length: int) -> dict:
         """Return an empty cache of `max_length` slots for this layer."""
@@ -366,17 +385,6 @@ def _as_tuple(output_shape):
 def _as_heads(cache):
     """Return a cache's keys and values as (B, S, K, H)."""
     return (ops.transpose(cache[name], (0, 2, 1, 3)) for name in ("key", "value"))
-
-
-def _check_own(queries, keys):
-    """Refuse another sequence's keys for a cache that grows."""
-    query_length, key_length = static_size(queries, 1), static_size(keys, 1)
-    if None not in (query_length, key_length) and query_length != key_length:
-        raise ValueError(
-            "A cache that grows holds a sequence that attends to itself: `query` and "
-            "`value` are its new tokens. For another sequence take a cache from "
-            f"`precompute`. Received: {query_length} queries, {key_length} keys."
-        )
 
 
 def _as_bias(position_bias, queries, keys):

@@ -111,8 +111,7 @@ class RecurrentEncoder(BaseLayer):
             width = self.output_width
 
     def call(self, inputs, mask=None, training=None):
-        mask = masks.key_padding(inputs, mask=mask)
-        mask = None if mask is None else mask[:, 0, 0]
+        mask = masks.check_padding("mask", mask, inputs)
         x, states = inputs, []
         for index, layer in enumerate(self.recurrent_layers):
             if index:

@@ -107,3 +107,8 @@ def _check_scaling(scaling):
         )
     for name in _SCALING_FIELDS[kind]:
         check_number(f"scaling[{name!r}]", scaling[name], above=0)
+    if kind == "llama3" and scaling["low_freq_factor"] >= scaling["high_freq_factor"]:
+        raise ValueError(
+            "`scaling['low_freq_factor']` must be below 'high_freq_factor': what lies "
+            f"between the two is blended. Received: scaling={scaling!r}."
+        )

@@ -78,7 +78,7 @@ class SelfAttentiveEmbedding(BaseLayer):
 
     def call(self, inputs, mask=None, inputs_mask=None, return_attention_scores=False):
         mask = inputs_mask if mask is None else mask
-        mask = masks.key_padding(inputs, mask=mask)  # (B, 1, 1, S)
+        mask = masks.key_padding(inputs, padding_mask=mask)  # (B, 1, 1, S)
         sentences, annotations = attend(
             None,
             inputs,

@@ -57,7 +57,7 @@ class SequencePooling(BaseLayer):
         mask = inputs_mask if mask is None else mask
         if mask is None:
             mask = ops.ones(ops.shape(inputs)[:2], "bool")
-        tokens = masks.key_padding(inputs, mask=mask)[:, 0, 0, :, None]  # (B, T, 1)
+        tokens = masks.check_padding("padding_mask", mask, inputs)[:, :, None]
         zeros = ops.zeros_like(inputs)
         if self.mode == "mean":
             # Half precision cannot count beyond 2048 (float16) or 256 (bfloat16).

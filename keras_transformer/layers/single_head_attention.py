@@ -59,6 +59,11 @@ class SingleHeadAttention(BaseLayer):
     ):
         score = self.scores
         if projected_key is not None:
+            if key is not None:
+                raise ValueError(
+                    "`projected_key` stands in place of `key`. Received both. Leave "
+                    "one of them out."
+                )
             key, score = projected_key, self.projected_scores
         check_sources(query, value, key)
         mask = masks.combine_masks(

@@ -11,6 +11,7 @@ from keras_transformer.layers.base import (
 )
 from keras_transformer.layers.feed_forward import FeedForward, get_activation
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
+from keras_transformer.ops import masks
 from keras_transformer.ops.checks import check_choice, check_integer, check_number
 
 
@@ -62,7 +63,8 @@ class TransformerBlock(BaseLayer):
         inputs_mask: Filled by Keras in place of `mask`.
         encoder_outputs_mask: (B, S); also `encoder_padding_mask`. If not given,
             the mask that `encoder_outputs` carries.
-        attention_mask: (B, T, T) or (B, N, T, T), for self-attention.
+        attention_mask: (B, T, T) or (B, N, T, T), for self-attention; with a cache
+            the last axis is that of its slots.
         cross_attention_mask: (B, T, S) or (B, N, T, S).
         position_bias: For self-attention, from `AlibiBias` or
             `RelativePositionBias`.
@@ -201,6 +203,7 @@ class TransformerBlock(BaseLayer):
         self.self_attention.build(inputs_shape, inputs_shape)
         self.self_attention_norm.build(inputs_shape)
         if self.cross_attention:
+            check_axes("encoder_outputs", encoder_outputs_shape, VECTORS)
             self.cross_attention_layer.build(
                 inputs_shape, encoder_outputs_shape or (None, None, self.embed_dim)
             )
@@ -225,8 +228,17 @@ class TransformerBlock(BaseLayer):
         training=None,
     ):
         mask = inputs_mask if mask is None else mask
+        mask = masks.check_padding("padding_mask", mask, inputs)
         cache = {} if cache is None else self._checked(cache)
         self._check_encoder(encoder_outputs, cache)
+        if self.cross_attention:
+            held = cache["cross_attention"]["mask"] if cache else encoder_outputs
+            encoder_outputs_mask = masks.check_padding(
+                "encoder_padding_mask", encoder_outputs_mask, held
+            )
+            cross_attention_mask = masks.pair_mask(
+                cross_attention_mask, inputs, held, name="cross_attention_mask"
+            )
         scores, new_cache = {}, {}
 
         def attend(name, attention, query, source, **arguments):
@@ -305,7 +317,10 @@ class TransformerBlock(BaseLayer):
         self._check_encoder(encoder_outputs, {})
         if self.cross_attention:
             cache["cross_attention"] = self.cross_attention_layer.precompute(
-                encoder_outputs, value_mask=encoder_padding_mask
+                encoder_outputs,
+                value_mask=masks.check_padding(
+                    "encoder_padding_mask", encoder_padding_mask, encoder_outputs
+                ),
             )
         return cache
 
@@ -329,6 +344,8 @@ class TransformerBlock(BaseLayer):
                 f"`cache` of layer {self.name!r} must come from its own "
                 f"`create_cache`, with the parts {sorted(parts)}. Received: {got}."
             )
+        if self.cross_attention:
+            self.cross_attention_layer.check_source(cache["cross_attention"])
         return cache
 
     def _check_encoder(self, encoder_outputs, cache):

@@ -14,6 +14,7 @@ from keras_transformer.ops.cache import (
     check_rows,
     next_positions,
     slot_mask,
+    slot_pairs,
     write_tokens,
 )
 from keras_transformer.ops.checks import check_integer
@@ -40,6 +41,7 @@ class TransformerStack(BaseLayer):
         causal: Whether self-attention sees no later position.
         cross_attention: Whether the blocks attend to `encoder_outputs` too.
         dropout: Dropout rate of the attention weights and of each part's output.
+        attention_dropout: That of the attention weights, if it is another.
         activation: Activation of the feed-forward parts.
         gated: Whether the feed-forward parts are gated.
         norm: `"layer"` or `"rms"`.
@@ -62,7 +64,8 @@ class TransformerStack(BaseLayer):
         mask: (B, T), `True` for tokens; also `padding_mask`.
         inputs_mask: Filled by Keras in place of `mask`.
         encoder_outputs_mask: (B, S); also `encoder_padding_mask`.
-        attention_mask: (B, T, T) or (B, N, T, T), for self-attention.
+        attention_mask: (B, T, T) or (B, N, T, T), for self-attention; with a cache
+            the last axis is that of its slots.
         cross_attention_mask: (B, T, S) or (B, N, T, S).
         positions: Positions (T,) or (B, T) of the tokens, for `rotary`,
             `position_bias` and `sliding_window`; counted on from the tokens in the
@@ -206,8 +209,7 @@ class TransformerStack(BaseLayer):
         if cache is not None:
             # Once for all blocks, which write their keys and values alone.
             self._check_cache(cache, inputs)
-            padding = masks.key_padding(inputs, mask=mask)
-            mask = None if padding is None else padding[:, 0, 0]
+            mask = masks.check_padding("padding_mask", mask, inputs)
             if positions is None:
                 positions = next_positions(cache, ops.shape(inputs)[1], mask)
             else:
@@ -217,7 +219,7 @@ class TransformerStack(BaseLayer):
                 slot_mask(
                     cache, positions, causal=self.causal, window=self.sliding_window
                 ),
-                masks.pair_mask(attention_mask, inputs, cache["positions"]),
+                slot_pairs(attention_mask, inputs, cache["positions"]),
             )
         position_bias = self._position_bias(inputs, positions, cache)
         x, scores, block_caches = inputs, [], []

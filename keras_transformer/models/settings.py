@@ -117,7 +117,7 @@ def read_tokens(inputs, prefix: str = "", pad_id: int | None = None, first=False
     mask_name = f"{prefix}padding_mask"
     mask = inputs.get(mask_name)
     if mask is not None:
-        mask = masks.key_padding(ids, **{mask_name: mask})[:, 0, 0]
+        mask = masks.check_padding(mask_name, mask, ids)
         return ids, ops.broadcast_to(mask, ops.shape(ids))
     if pad_id is None:
         return ids, None

@@ -128,6 +128,52 @@ def slot_mask(cache: dict, positions, *, causal: bool, window: int | None):
     return mask
 
 
+def slot_pairs(attention_mask, queries, slots):
+    """Check a mask of new tokens and slots, and give it four axes.
+
+    Args:
+        attention_mask: (B, T, S) or (B, N, T, S), S being all slots, used or not; or
+            `None`.
+        queries: Tensor (B, T, ...) of the new tokens.
+        slots: Tensor (B, S, ...) of all slots.
+
+    Raises:
+        ValueError: It has another rank, other sizes, or is no 0/1 mask.
+    """
+    mask = masks.pair_mask(attention_mask, queries, slots)
+    if mask is not None and static_size(mask, 3) == 1 != static_size(slots, 1):
+        raise ValueError(
+            "With a cache, the last axis of `attention_mask` must be that of all its "
+            f"{static_size(slots, 1)} slots. Received shape "
+            f"{tuple(attention_mask.shape)}, which does not say which slots it means."
+        )
+    return mask
+
+
+def check_source(cache: dict, heads: int, key_dim: int, value_dim: int):
+    """Refuse what is no cache from `precompute` of attention with such heads.
+
+    Raises:
+        ValueError: It has other parts, or other numbers or sizes of heads.
+    """
+    parts = {"key", "value", "mask"}
+    if not isinstance(cache, dict) or set(cache) != parts:
+        got = sorted(cache) if isinstance(cache, dict) else type(cache).__name__
+        raise ValueError(
+            "A cache that does not grow must come from this layer's `precompute`, with "
+            f"the parts {sorted(parts)}. Received: {got}."
+        )
+    got = [(static_size(cache[name], i)) for name in ("key", "value") for i in (1, 3)]
+    wanted = [heads, key_dim, heads, value_dim]
+    if any(None is not size != other for size, other in zip(got, wanted, strict=True)):
+        raise ValueError(
+            f"This layer has {heads} key/value heads of sizes {key_dim} and "
+            f"{value_dim}, but the cache was precomputed with {got[0]} and {got[2]} "
+            f"heads of sizes {got[1]} and {got[3]}. Take it from this layer's own "
+            "`precompute`."
+        )
+
+
 def check_rows(cache: dict, inputs):
     """Refuse inputs (B, ...) of another batch than the cache's.
 
@@ -139,6 +185,21 @@ def check_rows(cache: dict, inputs):
         raise ValueError(
             f"The cache was created for {batch} sequences, but the inputs are {rows}. "
             f"Create it with batch_size={rows}."
+        )
+
+
+def check_own(queries, keys):
+    """Refuse keys (B, S, ...) of another sequence than the queries' (B, T, ...).
+
+    Raises:
+        ValueError: Other lengths, for a cache that grows.
+    """
+    query_length, key_length = static_size(queries, 1), static_size(keys, 1)
+    if None not in (query_length, key_length) and query_length != key_length:
+        raise ValueError(
+            "A cache that grows holds a sequence that attends to itself: `query` and "
+            "`value` are its new tokens. For another sequence take a cache from "
+            f"`precompute`. Received: {query_length} queries, {key_length} keys."
         )
 
 

@@ -120,11 +120,12 @@ def as_boolean(mask, name: str, ranks: tuple[int, ...]):
                 'keras.Input(shape, dtype="bool"), or pass `mask > 0`.'
             )
     else:
-        binary = ops.logical_or(ones, ops.equal(mask, ops.zeros_like(mask)))
-        if not bool(ops.convert_to_numpy(ops.all(binary))):
+        values = ops.convert_to_numpy(mask)
+        others = values[(values != 0) & (values != 1)]
+        if others.size:
             raise ValueError(
                 f"`{name}` must be boolean, or 0 and 1, with True (1) where "
-                "attention is allowed. Received values other than 0 and 1, such "
+                f"attention is allowed. Received {others[0]} among its values, such "
                 "as an additive mask has. Pass `mask == 0` for a mask that adds "
                 "0 where attention is allowed."
             )
@@ -140,44 +141,56 @@ def expand_mask(mask):
     return mask
 
 
+def check_padding(name: str, mask, sequence):
+    """Check a padding mask that came from outside.
+
+    Args:
+        name: Name of the argument, for the message.
+        mask: (B, S) or (1, S), or `None`.
+        sequence: Tensor (B, S, ...) whose padding it marks.
+
+    Returns:
+        Boolean mask (1 or B, S), or `None`.
+
+    Raises:
+        ValueError: It has another shape, or is no 0/1 mask.
+    """
+    if mask is None:
+        return None
+    mask = as_boolean(mask, name, ranks=(2,))
+    for axis, alike in ((0, (1,)), (1, ())):
+        got, wanted = static_size(mask, axis), static_size(sequence, axis)
+        if None not in (got, wanted) and got != wanted and got not in alike:
+            raise ValueError(
+                f"`{name}` must have the shape (batch, time) of the sequence, "
+                f"{tuple(sequence.shape[:2])}. Received shape {tuple(mask.shape)}."
+            )
+    return mask
+
+
 def key_padding(keys, **given):
     """Check and combine the padding masks of a sequence.
 
     Args:
         keys: Tensor (B, S, ...) whose padding they mark.
-        **given: The masks by name: (B, S) or (1, S), or `None`.
+        **given: The masks by name, see `check_padding`.
 
     Returns:
         Mask (1 or B, 1, 1, S), `None` if neither is given.
-
-    Raises:
-        ValueError: A mask has another shape, or is no 0/1 mask.
     """
-    combined = None
-    for name, mask in given.items():
-        if mask is None:
-            continue
-        mask = as_boolean(mask, name, ranks=(2,))
-        for axis, alike in ((0, (1,)), (1, ())):
-            got, wanted = static_size(mask, axis), static_size(keys, axis)
-            if None not in (got, wanted) and got != wanted and got not in alike:
-                raise ValueError(
-                    f"`{name}` must have the shape (batch, time) of the sequence, "
-                    f"{tuple(keys.shape[:2])}. Received shape {tuple(mask.shape)}."
-                )
-        combined = combine_masks(combined, expand_mask(mask))
-    return combined
+    checked = (check_padding(name, mask, keys) for name, mask in given.items())
+    return combine_masks(*(None if m is None else expand_mask(m) for m in checked))
 
 
-def pair_mask(attention_mask, queries, keys, ranks=(3, 4)):
+def pair_mask(mask, queries, keys, ranks=(3, 4), name: str = "attention_mask"):
     """Check a mask of pairs that came from outside, and give it four axes.
 
     Args:
-        attention_mask: (B, T, S) or (B, N, T, S), 1 where it is the same for
-            all; or `None`.
+        mask: (B, T, S) or (B, N, T, S), 1 where it is the same for all; or `None`.
         queries: Tensor (B, T, N, H), or (B, T, E) where the heads are not known.
         keys: Tensor (B, S, ...).
         ranks: The ranks that are accepted.
+        name: Name of the argument, for the message.
 
     Returns:
         Boolean mask broadcastable to (B, N, T, S), or `None`.
@@ -185,10 +198,10 @@ def pair_mask(attention_mask, queries, keys, ranks=(3, 4)):
     Raises:
         ValueError: It has another rank, other sizes, or is no 0/1 mask.
     """
-    if attention_mask is None:
+    if mask is None:
         return None
-    mask = as_boolean(attention_mask, "attention_mask", ranks)
-    check_pairs("attention_mask", mask, queries, keys, ranks)
+    mask = as_boolean(mask, name, ranks)
+    check_pairs(name, mask, queries, keys, ranks)
     return expand_mask(mask)
 
 

@@ -191,6 +191,7 @@ def test_padding_of_the_values_changes_no_context(name):
     plain = array(embed(PADDED))
     for argument in ("value_mask", "key_mask"):
         assert_close(layer(query, plain, **{argument: MASK}), short)
+        assert_close(layer(query, embed(PADDED), **{argument: MASK}), short)
 
 
 @pytest.mark.parametrize("name", quick(ATTENTIONS))
@@ -212,6 +213,7 @@ def test_padding_changes_no_sentence_embedding(way):
     assert_close(padded, short)
     assert np.all(array(scores)[:, :, 3:] == 0)
     assert carried_mask(padded) is None
+    assert_close(layer(embed(PADDED), padding_mask=MASK), short)  # and carried, or not
 
 
 @pytest.mark.parametrize("name", quick(["decoder", "block-cross", "stack-cross"]))

@@ -111,8 +111,28 @@ def test_an_additive_mask_is_refused(name, argument):
     mask, _ = hiding(name, argument)
     for low in (-1e9, -np.inf, 0.5):
         additive = np.where(mask, 0.0, low).astype("float32")
-        with pytest.raises(ValueError, match="mask"):
+        with pytest.raises(ValueError, match=f"{named(argument)} .* Received {low}"):
             layer(*inputs, **{argument: additive})
+
+
+def named(argument):
+    """Return how a message names a mask, which may have several names."""
+    whole = {"mask": "padding_mask", "inputs_mask": "padding_mask"}
+    whole["encoder_outputs_mask"] = "encoder_padding_mask"
+    return f"`{whole.get(argument, argument)}`"
+
+
+@pytest.mark.parametrize(("name", "argument"), quick(CASES, QUICK))
+def test_a_mask_of_another_rank_is_refused_by_name(name, argument):
+    layer, inputs = layer_and_inputs(name)
+    mask, _ = hiding(name, argument)
+    for wrong in (mask[0], mask[None, None], mask[..., :-1]):
+        with pytest.raises(ValueError, match=f"{named(argument)} must"):
+            layer(*inputs, **{argument: wrong})
+    symbols = [keras.Input(batch_shape=x.shape) for x in inputs]
+    wrong = keras.Input(batch_shape=mask[None, None].shape, dtype="bool")
+    with pytest.raises(ValueError, match=f"{named(argument)} must"):
+        layer(*symbols, **{argument: wrong})
 
 
 @pytest.mark.parametrize("name", ["attention", "bahdanau", "encoder", "stack"])

@@ -182,6 +182,8 @@ def test_an_unknown_layout_is_refused(layout):
         {"type": "linear", "factor": 0.0},
         {"type": "linear", "factor": 2.0, "unheard_of": 1},
         {**LLAMA3, "factor": -1.0},
+        {**LLAMA3, "low_freq_factor": 4.0, "high_freq_factor": 1.0},
+        {**LLAMA3, "low_freq_factor": 4.0, "high_freq_factor": 4.0},
         {k: v for k, v in LLAMA3.items() if k != "low_freq_factor"},
         "linear",
     ],

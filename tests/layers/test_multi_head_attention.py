@@ -34,17 +34,37 @@ def test_the_kernel_is_taken_at_inference_though_dropout_is_configured(
     layer = kt.MultiHeadAttention(2, 4, dropout=0.5)
     layer.build(X.shape, SOURCE.shape)
     randomize(layer)
+    calls = kernel_calls(monkeypatch)
+    fused = layer(X, SOURCE, **settings)
+    assert len(calls) == 1
+    explicit, _ = layer(X, SOURCE, return_attention_scores=True, **settings)
+    layer(X, SOURCE, training=True, **settings)
+    assert len(calls) == 1
+    assert_close(fused, explicit)
+
+
+def kernel_calls(monkeypatch):
+    """Return a list that grows with each call of the fused kernel."""
     calls, kernel = [], ops.dot_product_attention
     monkeypatch.setattr(
         ops,
         "dot_product_attention",
         lambda *args, **kwargs: calls.append(1) or kernel(*args, **kwargs),
     )
-    fused = layer(X, SOURCE, **settings)
-    assert len(calls) == 1
-    explicit, _ = layer(X, SOURCE, return_attention_scores=True, **settings)
-    layer(X, SOURCE, training=True, **settings)
-    assert len(calls) == 1
+    return calls
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_predict_takes_the_kernel_though_dropout_is_configured(causal, monkeypatch):
+    inputs = keras.Input(X.shape[1:])
+    layer = kt.TransformerBlock(8, 2, 12, dropout=0.5, causal=causal)
+    model = randomize(keras.Model(inputs, layer(inputs)))
+    calls = kernel_calls(monkeypatch)
+    fused = model.predict(X, verbose=0)
+    assert calls
+    count = len(calls)
+    explicit, _ = layer(X, return_attention_scores=True)
+    assert len(calls) == count
     assert_close(fused, explicit)
 
 
@@ -82,6 +102,51 @@ def test_a_precomputed_source_equals_the_source():
         layer(X, 2 * SOURCE, cache=cache)
     with pytest.raises(ValueError, match="Received: `key` beside it"):
         layer(X, None, 2 * SOURCE, cache=cache)
+
+
+@pytest.mark.parametrize("settings", [(2, 3), (4, 4), (2, 4, 3)])
+def test_a_source_precomputed_by_another_layer_is_refused(settings):
+    layer, other = kt.MultiHeadAttention(4, 4), kt.MultiHeadAttention(*settings)
+    if settings == (4, 4):
+        other = kt.MultiHeadAttention(4, 4, num_key_value_heads=2)
+    for each in (layer, other):
+        each.build(X.shape, SOURCE.shape)
+    cache = other.precompute(ops.convert_to_tensor(SOURCE))
+    with pytest.raises(ValueError, match="has 4 key/value heads of sizes 4 and 4, but"):
+        layer(X, None, cache=cache)
+    with pytest.raises(ValueError, match="must come from this layer's `precompute`"):
+        layer(X, None, cache={"self_attention": cache})
+
+
+def test_a_source_is_precomputed_with_the_masks_that_key_and_value_carry():
+    layer = randomize_attention()
+    value = keras.layers.Masking()(np.where(PADDING[..., None], SOURCE, 0.0))
+    masked = np.array([[True, False, True, True, True]] * len(SOURCE))
+    key = keras.layers.Masking()(np.where(masked[..., None], SOURCE + 1, 0.0))
+    for arguments in ({}, {"value_mask": PADDING, "key_mask": masked}):
+        cache = layer.precompute(value, key, **arguments)
+        outputs, _ = layer(X, None, cache=cache)
+        assert_close(outputs, layer(X, value, key))
+
+
+def test_what_depends_on_positions_has_no_precomputed_source():
+    layer = kt.MultiHeadAttention(2, 4, sliding_window=2)
+    layer(X, X)
+    with pytest.raises(ValueError, match="has `sliding_window`, .* attends to itself"):
+        layer.precompute(ops.convert_to_tensor(SOURCE))
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_mask_beside_a_cache_is_as_wide_as_its_slots(width):
+    one, mask = X[:, :1], np.ones((len(X), 1, width), bool)
+    attention, stack = kt.MultiHeadAttention(2, 4), kt.TransformerStack(1, 8, 2, 12)
+    attention(one, one)
+    stack.build(one.shape)
+    caches = attention.create_cache(len(X), 4), stack.create_cache(len(X), 4)
+    with pytest.raises(ValueError, match="attention_mask"):
+        attention(one, one, attention_mask=mask, cache=caches[0])
+    with pytest.raises(ValueError, match="attention_mask"):
+        stack(one, attention_mask=mask, cache=caches[1])
 
 
 def randomize_attention():

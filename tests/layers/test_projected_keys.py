@@ -31,6 +31,8 @@ def test_keys_projected_before_give_what_keys_give(name):
     projected = layer.project_keys(ops.convert_to_tensor(key))
     ours = layer(query, value, projected_key=projected, **settings)
     assert_close(arrays(ours), arrays(expected))
+    with pytest.raises(ValueError, match="`projected_key` stands in place of `key`"):
+        layer(query, value, key, projected_key=projected)
 
 
 def test_steps_inside_are_unrecorded_and_recording_goes_on_after():
