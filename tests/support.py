@@ -75,6 +75,7 @@ def check_compiled_and_saved(example: Example):
     model = functional(example)
     inputs = example.arrays()
     eager = arrays(model(inputs))
+    model.compile(jit_compile=keras.backend.backend() != "torch")
     predicted = keras.tree.flatten(model.predict(inputs, verbose=0))
     for one, other in zip(eager, predicted, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
