@@ -157,6 +157,8 @@ class _Batch:
         return weights[row][..., rows, :][..., columns], pair
 
     def _note(self, layer, weights, mask):
+        if weights is None:  # in a trace
+            return
         # What `start` reads is a source of its own, or the beginning of the text.
         source = self._starting and self.start_id is not None
         weights = ops.convert_to_numpy(ops.cast(weights, "float32"))

@@ -191,6 +191,7 @@ def attend(
 
     record = recorder.get()
     if record is not None and is_traced(value):
+        record(layer, None, None)
         record = None  # a trace must not bake the recording into a compiled function
     weights = None
     if (

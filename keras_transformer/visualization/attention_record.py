@@ -54,6 +54,7 @@ class AttentionRecord(Mapping):
         self._calls: dict[int, tuple[keras.layers.Layer | None, list]] = {}
         self._by_path: dict[str, list[np.ndarray]] | None = None
         self._failure: str | None = None
+        self._traced: dict[int, keras.layers.Layer | None] = {}
 
     def add(self, layer: keras.layers.Layer | None, weights, tokens=None):
         """Keep a copy of the weights of one call of a layer (None: of no layer).
@@ -70,6 +71,10 @@ class AttentionRecord(Mapping):
         self._calls[id(layer)][1].append(np.array(weights))
         if tokens is not None:
             self._tokens.setdefault(id(layer), []).append(list(tokens))
+
+    def add_traced(self, layer: keras.layers.Layer | None):
+        """Note that a layer was called in a trace, whose weights cannot be kept."""
+        self._traced[id(layer)] = layer
 
     def check_unused(self, model):
         """Refuse to be filled with a call of another model, or a second time."""
@@ -114,12 +119,14 @@ class AttentionRecord(Mapping):
 
     @property
     def not_recorded(self) -> list[str]:
-        """Paths of the model's attention layers that are not of this library.
+        """Paths of the model's attention layers whose weights could not be recorded.
 
         Those of `keras.layers` and `keras_hub`, and others whose class is called
-        "...Attention": their weights cannot be recorded.
+        "...Attention"; and those of this library that were called in a trace alone.
         """
-        return foreign_attention(self._model)
+        traced = [x for key, x in self._traced.items() if key not in self._calls]
+        paths = [self._relative(x.path) for x in traced if x is not None]
+        return foreign_attention(self._model) + paths
 
     def __getitem__(self, path: str) -> list[np.ndarray]:
         weights = self._named()
@@ -129,7 +136,7 @@ class AttentionRecord(Mapping):
             raise KeyError(f"Nothing is recorded: the call failed with {self._failure}")
         recorded = ", ".join(map(repr, weights)) or "none"
         others = ", ".join(map(repr, self.not_recorded))
-        others = f" Not recorded, being of another library: {others}." if others else ""
+        others = f" Not recorded: {others}." if others else ""
         raise KeyError(
             f"No attention recorded as {path!r}. Recorded: {recorded}.{others}"
         )

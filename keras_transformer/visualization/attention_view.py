@@ -76,8 +76,8 @@ def attention_view(
         tokens: The tokens that went into the model, with its special tokens; for an
             encoder and a decoder those of the encoder. None takes the record's own
             `tokens`, where texts were written, or numbers them. Or a
-            mapping of layer path to a tuple (query tokens, key tokens), which also
-            chooses the layers that are shown.
+            mapping of layer path to a tuple (query tokens, key tokens), or None to
+            number them, which also chooses the layers that are shown.
         target_tokens: The tokens that went into the decoder, if there are two
             sequences.
         batch: The index of the example.

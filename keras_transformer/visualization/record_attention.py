@@ -29,8 +29,9 @@ def record_attention(model):
     another `with` block of a recorder, both record. A thread or task of its own
     records nothing unless it opens a recorder itself.
 
-    Attention layers of other libraries are not recorded: `record.not_recorded`
-    names them.
+    Attention layers of other libraries are not recorded, nor what a part of the model
+    compiles, as the cell of a `keras.layers.RNN` on JAX: `record.not_recorded` names
+    them.
 
     Args:
         model: The model or layer that will be called.
@@ -55,7 +56,11 @@ def record_attention(model):
     def add(layer, weights, mask):
         if outer is not None:
             outer(layer, weights, mask)
-        if _open_loops() == around:
+        if _open_loops() != around:
+            return
+        if weights is None:
+            record.add_traced(layer)
+        else:
             record.add(layer, weights)
 
     try:
@@ -66,7 +71,7 @@ def record_attention(model):
         raise
     if not record:
         others = ", ".join(map(repr, record.not_recorded))
-        others = f" These are of another one: {others}." if others else ""
+        others = f" Not recorded: {others}." if others else ""
         raise RuntimeError(
             f"No attention of {model.name!r} was recorded. Call `model(x)` inside "
             "the `with` block: what `predict`, `evaluate` and `fit` call is not "

@@ -38,7 +38,8 @@ class Sequence:
             raise ValueError(
                 f"Layer {path!r} has {length} {axis} positions, other layers of the "
                 f"same sequence have {self._length}. Give `tokens` as a mapping of "
-                "each path to its pair (query tokens, key tokens)."
+                "each path to its pair (query tokens, key tokens); of several calls "
+                "record one at a time."
             )
         self._length = length
         if axis == "key":
@@ -124,6 +125,9 @@ def _pairs_as_given(tokens):
         raise ValueError("A mapping of `tokens` must name a layer. Received: {}.")
     made, pairs = {}, {}
     for path, pair in tokens.items():
+        if pair is None:
+            pairs[path] = Sequence(path), Sequence(path)
+            continue
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise ValueError(
                 "A mapping of `tokens` must hold a tuple (query tokens, key tokens) "

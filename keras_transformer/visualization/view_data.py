@@ -27,8 +27,8 @@ def view_data(record, tokens=None, target_tokens=None, batch=0, hide=None) -> di
     record = check_record(record)
     own = getattr(record, "tokens", [])
     if tokens is None and target_tokens is None and batch in range(-len(own), len(own)):
-        # Of a layer that had several sequences nothing is known: it is numbered.
-        tokens = own[batch] and dict.fromkeys(record, (None, None)) | own[batch]
+        # Of a layer that had several sequences nothing is known: they are numbered.
+        tokens = {**dict.fromkeys(record), **own[batch]} if own[batch] else None
     paths = list(tokens if isinstance(tokens, Mapping) else record)
     calls = {
         path: [as_numpy(weights) for weights in calls_of(record, path)]

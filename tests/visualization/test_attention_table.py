@@ -130,6 +130,16 @@ def test_what_does_not_fit_is_refused(arguments, message):
         attention_table(WEIGHTS, **arguments)
 
 
+def test_the_mean_of_three_axes_is_asked_for_without_a_batch():
+    one_head, heads = WEIGHTS[:, 2], WEIGHTS[1]
+    with pytest.raises(ValueError, match=r"are either \(B, T, S\), which have one"):
+        attention_table(one_head, TOKENS, head="mean")
+    mean = attention_table(heads, TOKENS, head="mean", batch=None)
+    np.testing.assert_array_equal(mean, attention_table(WEIGHTS, TOKENS, batch=1))
+    one = attention_table(one_head[:1], TOKENS, head="mean")
+    np.testing.assert_array_equal(one, attention_table(one_head, TOKENS, batch=0))
+
+
 def test_other_things_than_one_array_and_tokens_are_refused():
     with pytest.raises(ValueError, match=r"record\[path\]\[0\]"):
         attention_table([WEIGHTS], TOKENS)

@@ -166,6 +166,41 @@ def test_hidden_tokens_are_left_out():
     )
 
 
+def test_tokens_are_hidden_by_name_whatever_they_are():
+    weights = np.random.default_rng(0).random((1, 2, 3, 3)).astype("float32")
+    for hide in (0, [0], (np.int64(0),)):
+        page = attention_view({"a": [weights]}, tokens=[0, 7, 8], hide=hide)
+        assert data_of(page.html)["sequences"] == [["7", "8"]]
+        table = kt.attention_table(weights, [0, 7, 8], hide=hide)
+        assert list(table.columns) == [7, 8]
+
+
+def test_a_row_of_self_attention_is_not_left_out_silently():
+    causal = np.tri(4)[None, None] / np.arange(1, 5)[:, None]
+    with pytest.raises(ValueError, match="`tokens` has 3 tokens, but key 4"):
+        attention_view({"decoder": [causal]}, tokens=["I", "go", "."])
+
+
+def test_half_a_character_is_shown_and_leaves_an_older_page_whole(tmp_path):
+    file, weights = tmp_path / "page.html", [np.ones((1, 1, 1, 1))]
+    page = attention_view({"a": weights}, file, tokens=["\ud83d"], title="\udc00")
+    assert file.read_text("utf-8") == page.html
+    assert data_of(page.html)["sequences"] == [["?"]]
+    assert "<title>?" in page.html and "bytes" in repr(page)
+
+
+def test_a_layer_of_several_sequences_is_numbered_beside_those_of_one():
+    layer, other = kt.MultiHeadAttention(1, 2), kt.MultiHeadAttention(1, 2)
+    record = kt.AttentionRecord(layer)
+    record.add(layer, np.ones((1, 1, 1, 1)), tokens=[(["a"], ["b"])])
+    record.add(other, np.ones((1, 1, 1, 1)), tokens=[(["c"], ["d"])])
+    record.add(other, np.ones((1, 1, 1, 1)), tokens=[(["e"], ["f"])])
+    for batch in (0, -1):
+        data = data_of(attention_view(record, batch=batch).html)
+        assert len(data["layers"]) == 3
+        assert ["a"] in data["sequences"] and ["0"] in data["sequences"]
+
+
 def test_layers_of_other_libraries_are_named():
     inputs = keras.Input((None, 8))
     x = kt.TransformerEncoder(8, 2, 12, name="ours")(inputs)
