@@ -183,8 +183,10 @@ def test_a_quantized_model_is_saved_and_loaded(name, tmp_path):
 @pytest.mark.parametrize("name", CORE)
 def test_attention_can_be_recorded(name):
     model, inputs = example(name)
+    expected = arrays(model(inputs))
     with kt.record_attention(model) as record:
-        model(inputs)
+        outputs = model(inputs)
+    assert_close(keras.tree.flatten(outputs), expected)
     stacks = {path.split("/")[0] for path in record}
     assert stacks <= {"encoder", "decoder"} and stacks
 
