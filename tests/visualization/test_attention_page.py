@@ -192,10 +192,34 @@ def test_the_keyboard_alone_is_enough(visit):
     for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
         tab.keyboard.press(key)
     assert tab.locator(".token.chosen").all_inner_texts() == [SOURCE[1], SOURCE[1]]
+    tab.keyboard.press("Enter")
+    assert pressed.all_inner_texts() == [SOURCE[1]], "a cell is kept too"
+    tab.keyboard.press("Escape")
+    assert pressed.count() == 0
     width = "getComputedStyle(document.activeElement).outlineWidth"
     assert tab.evaluate(width) == "2px", "the focus is seen"
     names = "x => x.map(e => e.ariaLabel || e.labels?.[0]?.innerText || e.innerText)"
     assert all(tab.locator("button, select, canvas[tabindex]").evaluate_all(names))
+
+
+def test_tab_reaches_everything_and_keys_choose_there(visit):
+    tab = visit()
+    choices = {"kind": "ArrowRight", "layer": "ArrowDown", "head": "ArrowDown"}
+    choices["range"] = "ArrowDown"
+    inside = "(e) => e.name || e.id || e.closest('[id]')?.id"
+    reached = []
+    for _ in range(12):
+        tab.keyboard.press("Tab")
+        name = tab.evaluate(f"({inside})(document.activeElement)")
+        reached.append(name)
+        if name in choices:
+            before = picture(tab)
+            tab.keyboard.press(choices[name])
+            changed = picture(tab) != before
+            assert changed, name
+            if name == "kind":  # back to the one that has several layers
+                tab.keyboard.press("ArrowLeft")
+    assert {*choices, "queries", "keys", "matrix", "grid"} <= set(reached), reached
 
 
 def test_tokens_that_look_like_html_are_texts(visit):

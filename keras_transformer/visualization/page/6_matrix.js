@@ -161,6 +161,11 @@ canvas.addEventListener("click", () => {
 });
 canvas.addEventListener("blur", () => setActive(null));
 canvas.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && state.active) {
+    event.preventDefault();
+    pin(state.active);
+    return;
+  }
   const [down, right] = {
     ArrowUp: [-1, 0],
     ArrowDown: [1, 0],
