@@ -24,7 +24,7 @@ import keras
 import numpy as np
 import pandas as pd
 import timing
-from provenance import code_hash, file_hash, hash_of
+from provenance import program_hash
 
 from keras_transformer import (
     AlibiBias,
@@ -267,7 +267,7 @@ def finished(work: Path | None, key: dict, make: Callable) -> dict:
 def measure(name: str, models, seeds, sizes: Sizes, work: Path | None = None) -> dict:
     """Return the runs of every model, a list over the seeds."""
     runs = {}
-    program = hash_of([code_hash(*PARTS), file_hash(Path(__file__))])
+    program = program_hash(*PARTS, files=[Path(__file__)])
     progress = timing.Progress(len(models) * len(seeds))
     for seed in seeds:
         for model in models:

@@ -7,6 +7,7 @@ other data or of an older program is made again, not taken for the present one's
 import ast
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras_transformer
@@ -30,6 +31,16 @@ def code_hash(*parts: str, package: Path = PACKAGE) -> str:
     if not files:
         raise ValueError(f"{package} has no Python files in {parts}.")
     return hash_of([[str(f.relative_to(package)), file_hash(f)] for f in files])
+
+
+def program_hash(*parts: str, files: Sequence[Path]) -> str:
+    """Eight letters for a benchmark's own files and the parts of the package it runs.
+
+    Args:
+        *parts: Folders of the package.
+        files: The benchmark's files.
+    """
+    return hash_of([code_hash(*parts), *map(file_hash, files)])
 
 
 def file_hash(file: Path) -> str:

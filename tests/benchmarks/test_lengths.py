@@ -41,7 +41,7 @@ def test_a_finished_run_is_taken_from_its_file(tmp_path, monkeypatch):
     runs = lengths.measure(*call)
     assert lengths.measure(*call) == runs
     assert made == [("2014", 0), ("2015", 0), ("2014", 1), ("2015", 1)]
-    monkeypatch.setattr(lengths, "code_hash", lambda *parts: "another program")
+    monkeypatch.setattr(lengths, "program_hash", lambda *_, **__: "another program")
     lengths.measure(*call)
     assert len(made) == 8
     task = lengths.TASKS["reversal"]

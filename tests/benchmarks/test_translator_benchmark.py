@@ -140,7 +140,7 @@ def test_the_published_figure_stands_beside_ours_with_its_conditions():
     assert translator_scores.published(translator.parse(["bundled"]), found) == ""
 
 
-def test_runs_of_other_seeds_and_pairs_keep_apart():
+def test_runs_of_other_seeds_pairs_and_programs_keep_apart(monkeypatch):
     first, second = (
         translator.parse(["bundled", "--seed", seed, *more])
         for seed, more in (("0", []), ("1", ["--validation"]))
@@ -151,6 +151,8 @@ def test_runs_of_other_seeds_and_pairs_keep_apart():
     fewer = {**parts, "train": parts["train"][:-1]}
     assert key == translator.key_of(first, parts)
     assert key["pairs"] != translator.key_of(first, fewer)["pairs"]
+    monkeypatch.setattr(provenance, "code_hash", lambda *parts: "another program")
+    assert key["program"] != translator.key_of(first, parts)["program"]
 
 
 def test_the_hash_of_code_is_of_what_it_does(tmp_path):

@@ -7,11 +7,12 @@
 
 Trains for --minutes, all runs of one command together: what a run has done lies in
 --work, and the same command goes on from there, an epoch that was cut short anew; its
-time counts. Then it translates the test pairs greedily and with beams. Retrieval
-answers with the target of the training pair whose source is nearest (TF-IDF of
-character n-grams). Choose settings with --validation, which scores the validation
-pairs and leaves the test pairs alone. With --output a second section compares all
-recipes that --work has trained for the same time on the same pairs.
+time counts. A changed program begins anew, and so do other pairs. Then it translates
+the test pairs greedily and with beams. Retrieval answers with the target of the
+training pair whose source is nearest (TF-IDF of character n-grams). Choose settings
+with --validation, which scores the validation pairs and leaves the test pairs alone.
+With --output a second section compares all recipes that --work has trained with this
+program for the same time on the same pairs.
 
 multi30k and ko_en are read from --data: folders that hold the files as published
 (task 1, raw; all_pairs.tsv.gz with the columns source, split, ko and en).
@@ -28,13 +29,16 @@ import keras
 import pandas as pd
 import timing
 import translator_scores
-from provenance import hash_of
+from provenance import hash_of, program_hash
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # measure this checkout
 from keras_transformer import Translator  # noqa: E402
 from keras_transformer.datasets import load_pairs, read_pairs, split  # noqa: E402
 
+PARTS = ("ops", "layers", "models", "generation", "training", "datasets")
+PARTS += ("tokenizers", "tasks")
+FILES = [Path(__file__), Path(translator_scores.__file__)]
 COMMAND = "tests/benchmarks/translator.py"
 RESULTS = Path(__file__).with_name("RESULTS.md")
 LANGUAGES = {"bundled": ("ko", "en"), "multi30k": ("en", "de"), "ko_en": ("ko", "en")}
@@ -284,12 +288,14 @@ def parse(arguments=None) -> argparse.Namespace:
 
 
 def key_of(options, parts) -> dict:
-    """What a training is known by: backend, settings, and the pairs that it reads."""
+    """What a training is known by: backend, program, settings, pairs that it reads."""
     names = ("name", "source", "target", "recipe", "epochs", "minutes")
     names += ("vocabulary_size", "model", "fit", "seed")
     read = [parts[part].to_numpy().tolist() for part in ("train", "validation")]
     settings = {name: getattr(options, name) for name in names}
-    return {"backend": backend(), **settings, "pairs": hash_of(read)}
+    program = program_hash(*PARTS, files=FILES)
+    own = {"backend": backend(), "program": program}
+    return {**own, **settings, "pairs": hash_of(read)}
 
 
 def main(arguments=None) -> None:
