@@ -98,10 +98,15 @@ def test_bins_of_length_hold_every_text_once():
     assert name == "2" and list(rows) == [0, 1]
 
 
-def run(recipe, seed, bleu, minutes=5.0):
+def bins(bleu):
+    short = {"pairs": 3, "bleu": bleu, "chrf": 2 * bleu}
+    return {"1-2": short, "3-9": {"pairs": 1, "bleu": 0.0, "chrf": 1.5}}
+
+
+def run(recipe, seed, bleu, minutes=5.0, units=8):
     row = {"test": "test", "pairs": 4, "chrf": 30.0, "words": bleu + 1, "seconds": 1.0}
     rows = [
-        {**row, "by": by, "bleu": score, "bins": {"1-2": [3, score], "3-9": [1, 0.0]}}
+        {**row, "by": by, "bleu": score, "bins": bins(score)}
         for by, score in (
             (RETRIEVAL, 99.0),
             ("greedy", bleu - 1),
@@ -109,25 +114,35 @@ def run(recipe, seed, bleu, minutes=5.0):
         )
     ]
     key = {"name": "bundled", "minutes": minutes, "recipe": recipe, "seed": seed}
-    key |= {"model": [["units", 8]], "fit": []}
+    key |= {"model": [["units", units]], "fit": []}
     return {"key": key, "seconds": 60 * minutes, "scores": rows}
 
 
 def test_recipes_are_compared_as_measured(tmp_path):
     runs = [run("transformer", 0, 20.0), run("2015", 0, 25.0), run("2014", 0, 9.0)]
-    runs += [run("transformer", 1, 24.0), run("luong", 0, 50.0, minutes=9)]
+    runs += [run("transformer", 1, 26.0), run("transformer", 0, 22.0, units=9)]
+    runs += [run("2015", 1, 23.5), run("luong", 0, 71.0, minutes=9)]
     for index, each in enumerate(runs):
         (tmp_path / str(index)).mkdir()
         (tmp_path / str(index) / "test-scores.json").write_text(json.dumps(each))
     text = translator_scores.comparison(tmp_path, runs[1]["key"], "test-scores.json")
     rows = [line for line in text.splitlines() if "5 beams" in line]
-    assert [row.split(" | ")[0] for row in rows] == [
-        *("| 2015", "| transformer", "| transformer", "| 2014"),
+    assert [row.split(" | ")[:3] for row in rows] == [
+        ["| 2015", "units=8", "0"],
+        ["| 2015", "units=8", "1"],
+        ["| transformer", "units=8", "0"],  # 23.00 in the mean
+        ["| transformer", "units=8", "1"],
+        ["| transformer", "units=9", "0"],
+        ["| 2014", "units=8", "0"],
     ]
     assert "| 2015 | units=8 | 0 | 5.0 | 5 beams | 25.00 | 30.00 | 26.00 |" in rows
-    assert "| recipe | 1-2 (3) | 3-9 (1) |" in text and "| 2014 | 9.00 | 0.00 |" in text
-    assert "2015 (25.00), 2017 (22.00), 2014 (9.00)." in text
-    assert "50.00" not in text and "99.00" not in text, "other time; retrieval"
+    assert "| recipe | settings | seed | score | 1-2 (3) | 3-9 (1) |" in text
+    assert "| 2015 | units=8 | 1 | BLEU | 23.50 | 0.00 |" in text
+    assert "| 2015 | units=8 | 1 | chrF | 47.00 | 1.50 |" in text
+    first = "2015 units=8 (25.00), 2017 units=9 (22.00), 2017 units=8 (20.00), 2014"
+    assert f"with seed 0, by BLEU: {first} units=8 (9.00)." in text
+    assert "seed 1, by BLEU: 2017 units=8 (26.00), 2015 units=8 (23.50)." in text
+    assert "71.00" not in text and "99.00" not in text, "other time; retrieval"
 
 
 def test_the_published_figure_stands_beside_ours_with_its_conditions():
@@ -188,6 +203,7 @@ def test_one_command_trains_goes_on_and_compares(tmp_path, capsys, monkeypatch):
     assert "bundled, ko to en, 2015, seed 0" in section
     assert "The validation curve" in section and "Order as measured" in section
     assert f"| test | 12 | {RETRIEVAL} |" in section and "BLEU of words" in section
+    assert f"| {RETRIEVAL} | chrF |" in section, "by length"
     monkeypatch.setattr(Translator, "fit", None)  # what is done is taken as it is
     translator.main([*command, "--rows", "3"])
     assert f"| test | 3 | {RETRIEVAL} |" in capsys.readouterr().out

@@ -17,6 +17,8 @@ from keras_transformer.tasks.translation_scores import (
 RETRIEVAL = "nearest training pair"
 YEARS = {"transformer": "2017", "2015": "2015", "luong": "Luong 2015", "2014": "2014"}
 WORDS = "BLEU of words"
+RUN = ("recipe", "settings", "seed")  # what tells the compared runs apart
+BY_LENGTH = {"bleu": "BLEU", "chrf": "chrF"}
 BINS = 4  # of the sources' lengths, with as many pairs in each as can be
 SAMPLES = 8
 PUBLISHED = {  # data and languages -> BLEU and what it is of
@@ -93,8 +95,11 @@ def measure(translator, parts, options) -> dict:
             bins = {}
             for label, rows in length_bins(sources):
                 part = [[side[row] for row in rows] for side in (texts, targets)]
-                bleu = metrics["bleu"].corpus_score(part[0], [part[1]]).score
-                bins[label] = [len(rows), bleu]
+                scored = {
+                    key: metrics[key].corpus_score(part[0], [part[1]]).score
+                    for key in BY_LENGTH
+                }
+                bins[label] = {"pairs": len(rows), **scored}
             found.append(
                 {
                     **{"test": test, "pairs": len(pairs), "by": name},
@@ -109,7 +114,7 @@ def measure(translator, parts, options) -> dict:
 
 
 def score_tables(found: dict) -> list[str]:
-    """A table of the scores, and for each test one of BLEU by length."""
+    """A table of the scores, and for each test one by length."""
     header = ["test", "pairs", "by", "BLEU", "chrF", WORDS, "seconds"]
     table = [
         [
@@ -122,17 +127,27 @@ def score_tables(found: dict) -> list[str]:
     texts = [timing.markdown_table(header, table)]
     for test in dict.fromkeys(row["test"] for row in found["scores"]):
         rows = [row for row in found["scores"] if row["test"] == test]
-        texts += [f"BLEU on {test}, by the source's words:", by_length(rows, "by")]
+        texts += [f"{test}, by the source's words:", by_length(rows, "by")]
     return texts
 
 
-def by_length(rows: list[dict], name: str) -> str:
-    """BLEU of rows of one test in each bin; the pairs of a bin in brackets."""
+def by_length(rows: list[dict], *names: str) -> str:
+    """BLEU and chrF of rows of one test in each bin; a bin's pairs in brackets.
+
+    Args:
+        rows: The rows.
+        *names: The keys of what tells them apart.
+    """
     bins = rows[0]["bins"].items()
-    header = [name, *(f"{label} ({count})" for label, (count, _) in bins)]
+    header = [*names, "score", *(f"{label} ({bin['pairs']})" for label, bin in bins)]
     table = [
-        [row[name], *(f"{bleu:.2f}" for _, bleu in row["bins"].values())]
+        [
+            *(row[name] for name in names),
+            score,
+            *(f"{bin[key]:.2f}" for bin in row["bins"].values()),
+        ]
         for row in rows
+        for key, score in BY_LENGTH.items()
     ]
     return timing.markdown_table(header, table)
 
@@ -158,7 +173,9 @@ def same_task(key: dict) -> dict:
 
 
 def comparison(work: Path, key: dict, name: str) -> str:
-    """All finished runs of one task, best first, and the order of the years.
+    """All finished runs of one task, and the order of the years with each seed.
+
+    Runs of one recipe and settings stand together, the best of these first.
 
     Args:
         work: The folder of runs.
@@ -174,29 +191,45 @@ def comparison(work: Path, key: dict, name: str) -> str:
         return ""
     texts = []
     for test in dict.fromkeys(row["test"] for run in runs for row in run["scores"]):
-        rows = [_line(run, test) for run in runs]
-        rows = sorted(filter(None, rows), key=lambda row: -row["bleu"])
-        header = ["recipe", "settings", "seed", "minutes", "by", "BLEU", "chrF", WORDS]
+        rows = _grouped([row for run in runs if (row := _line(run, test))])
+        header = [*RUN, "minutes", "by", "BLEU", "chrF", WORDS]
         table = [
             [
-                *(row[key] for key in ("recipe", "settings", "seed", "minutes", "by")),
+                *(row[key] for key in (*RUN, "minutes", "by")),
                 *(f"{row[key]:.2f}" for key in ("bleu", "chrf", "words")),
             ]
             for row in rows
         ]
-        means = {}
-        for row in rows:
-            means.setdefault(YEARS[row["recipe"]], []).append(row["bleu"])
-        order = sorted(means.items(), key=lambda item: -np.mean(item[1]))
-        measured = ", ".join(f"{year} ({np.mean(each):.2f})" for year, each in order)
         texts += [
             f"{test}: the recipes, best first",
             timing.markdown_table(header, table),
-            "BLEU by the source's words:",
-            by_length(rows, "recipe"),
-            f"Order as measured, by mean BLEU of the runs above: {measured}.",
+            "By the source's words:",
+            by_length(rows, *RUN),
+            *(
+                f"Order as measured with seed {seed}, by BLEU: {_order(rows, seed)}."
+                for seed in sorted({row["seed"] for row in rows})
+            ),
         ]
     return "\n\n".join(texts)
+
+
+def _grouped(rows: list[dict]) -> list[dict]:
+    """Rows by recipe and settings, the best mean BLEU first; then by seed."""
+    groups = {}
+    for row in sorted(rows, key=lambda row: row["seed"]):
+        groups.setdefault((row["recipe"], row["settings"]), []).append(row)
+    means = {name: np.mean([row["bleu"] for row in g]) for name, g in groups.items()}
+    return [row for name in sorted(groups, key=means.get)[::-1] for row in groups[name]]
+
+
+def _order(rows: list[dict], seed: int) -> str:
+    """The years of one seed's rows, the best BLEU first."""
+    rows = [row for row in rows if row["seed"] == seed]
+    named = [
+        [YEARS[row["recipe"]], *row["settings"].split(), f"({row['bleu']:.2f})"]
+        for row in sorted(rows, key=lambda row: -row["bleu"])
+    ]
+    return ", ".join(map(" ".join, named))
 
 
 def _line(run: dict, test: str) -> dict | None:
