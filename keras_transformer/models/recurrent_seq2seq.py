@@ -256,7 +256,7 @@ class RecurrentSeq2Seq(BaseModel):
     def step(self, tokens, state, return_alignment: bool = False):
         """Read one token of each row, and predict the next one.
 
-        A row that reads `pad_id` keeps its state.
+        What is read is a token, `pad_id` too, as where a mask says so in a call.
 
         Args:
             tokens: Ids (B,).
@@ -272,15 +272,9 @@ class RecurrentSeq2Seq(BaseModel):
                 f"Model {self.name!r} has attention=None, and therefore no alignment. "
                 "Leave out what needs one, such as a coverage penalty."
             )
-        tokens = as_tokens(tokens)
         outputs, alignment, carry = self.decoder.step(
-            self.target_embedding(tokens), state["carry"], state["memory"]
+            self.target_embedding(as_tokens(tokens)), state["carry"], state["memory"]
         )
-        if self.pad_id is not None:
-            reads = ops.not_equal(tokens, self.pad_id)[:, None]
-            carry = keras.tree.map_structure(
-                lambda new, old: ops.where(reads, new, old), carry, state["carry"]
-            )
         logits = self.head(outputs)
         state = {"carry": carry, "memory": state["memory"]}
         return (logits, state, alignment) if return_alignment else (logits, state)

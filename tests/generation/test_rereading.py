@@ -37,9 +37,11 @@ def teacher_forced(model, given, written):
         # What was written is no padding, whatever its id.
         inputs = {"token_ids": ids, "padding_mask": ids >= 0}
     else:
+        ids = np.array([[model.start_id, *written[:-1]]], "int32")
         inputs = {
             "encoder_token_ids": np.array([given], "int32"),
-            "decoder_token_ids": np.array([[model.start_id, *written[:-1]]], "int32"),
+            "decoder_token_ids": ids,
+            "decoder_padding_mask": ids >= 0,
         }
     with kt.record_attention(model) as record:
         model(inputs)

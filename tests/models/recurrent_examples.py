@@ -37,8 +37,9 @@ VARIANTS = {
     ),
 }
 ATTENDING = [name for name in VARIANTS if not name.startswith("2014")]
-# One of each kind, for what costs seconds.
-KINDS = ["2014", "2015", "luong-general"]
+# One of each kind, for what costs seconds; and with a deep one of LSTM.
+QUICK = ["2014", "2015", "luong-general"]
+KINDS = [*QUICK, "2015-deep"]
 
 # Padding on the right, nowhere, on the left, in between.
 SOURCES = np.array([[5, 6, 7, 0, 0], [3, 4, 8, 9, 1], [0, 0, 5, 6, 7], [4, 0, 5, 0, 6]])

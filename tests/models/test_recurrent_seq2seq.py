@@ -11,6 +11,7 @@ from keras_transformer.ops.backend import compiled
 from models.recurrent_examples import (
     ATTENDING,
     KINDS,
+    QUICK,
     SOURCES,
     TARGETS,
     VARIANTS,
@@ -19,6 +20,8 @@ from models.recurrent_examples import (
 )
 
 SOURCE = {"token_ids": SOURCES}
+# Every id of the targets is a token, 0 before and between others too.
+UNPADDED = {**pair(), "decoder_padding_mask": np.ones(TARGETS.shape, bool)}
 
 
 def steps(model, state, targets):
@@ -30,25 +33,24 @@ def steps(model, state, targets):
         yield logits, state, *more
 
 
-@pytest.mark.parametrize("variant", quick(VARIANTS, KINDS))
+@pytest.mark.parametrize("variant", quick(VARIANTS, QUICK))
 def test_steps_give_the_teacher_forced_logits_and_alignments(variant):
     model = make(variant)
     if model.attention is None:
-        expected, aligned = array(model(pair())), None
+        expected, aligned = array(model(UNPADDED)), None
     else:
         with kt.record_attention(model) as record:
-            expected = array(model(pair()))
+            expected = array(model(UNPADDED))
         aligned = record["decoder/attention"][0]
     for time, (logits, _, *alignment) in enumerate(
         steps(model, model.start(SOURCE, 9), TARGETS)
     ):
-        real = TARGETS[:, time] != 0
-        assert_close(array(logits)[real], expected[real, time])
+        assert_close(logits, expected[:, time])
         if alignment:
-            assert_close(array(alignment[0])[real], aligned[real, time])
+            assert_close(alignment[0], aligned[:, time])
 
 
-@pytest.mark.parametrize("variant", KINDS)
+@pytest.mark.parametrize("variant", quick(KINDS, QUICK))
 def test_compiled_steps_are_eager_steps(variant):
     model = make(variant)
     start = compiled(lambda inputs: model.start(inputs, 9), model)
@@ -60,8 +62,8 @@ def test_compiled_steps_are_eager_steps(variant):
     assert_close(step(tokens, state), model.step(tokens, eager_state))
 
 
-@pytest.mark.parametrize("variant", KINDS)
-def test_a_step_changes_no_memory_and_a_padded_row_keeps_its_state(variant):
+@pytest.mark.parametrize("variant", quick(KINDS, QUICK))
+def test_a_step_changes_no_memory_and_the_state_of_every_row(variant):
     model = make(variant)
     state = model.start(SOURCE, 9)
     _, state = model.step(ops.convert_to_tensor(TARGETS[:, 0]), state)
@@ -70,11 +72,10 @@ def test_a_step_changes_no_memory_and_a_padded_row_keeps_its_state(variant):
     for name, leaf in state["memory"].items():
         assert after["memory"][name] is leaf
     for old, new in zip(before, arrays(after["carry"]), strict=True):
-        np.testing.assert_array_equal(new[[0, 2]], old[[0, 2]])
-        assert (new[[1, 3]] != old[[1, 3]]).any()
+        assert (new != old).any(axis=1).all()  # what reads 0 reads a token
 
 
-@pytest.mark.parametrize("variant", quick(VARIANTS, KINDS))
+@pytest.mark.parametrize("variant", quick(VARIANTS, QUICK))
 def test_padding_on_either_side_changes_nothing(variant):
     model = make(variant)
     alone = array(run(model, "__call__", pair(SOURCES[1:2], np.array([[2, 5, 6]]))))
@@ -100,7 +101,7 @@ def test_a_mask_says_what_is_padding_whatever_its_id():
     assert np.abs(plain - expected).max() > 1e-3
 
 
-@pytest.mark.parametrize("variant", quick(VARIANTS, KINDS))
+@pytest.mark.parametrize("variant", quick(VARIANTS, QUICK))
 def test_empty_sources_are_finite_and_change_no_other_row(variant):
     model = make(variant)
     some = array(
@@ -119,15 +120,12 @@ def test_empty_sources_are_finite_and_change_no_other_row(variant):
 def test_steps_record_one_row_each(variant):
     model = make(variant)
     with kt.record_attention(model) as whole:
-        model(pair())
+        model(UNPADDED)
     with kt.record_attention(model) as record:
         list(steps(model, model.start(SOURCE, 9), TARGETS))
     rows = record["decoder/attention"]
     assert [row.shape for row in rows] == [(4, 1, 5)] * TARGETS.shape[1]
-    assert_close(
-        np.concatenate(rows, axis=1)[TARGETS != 0],
-        whole["decoder/attention"][0][TARGETS != 0],
-    )
+    assert_close(np.concatenate(rows, axis=1), whole["decoder/attention"][0])
 
 
 def test_a_fixed_vector_has_nothing_to_record():
