@@ -32,7 +32,8 @@ class Rereading:
 
     Raises:
         TypeError: `record` is no record.
-        ValueError: A record of another model, or one that holds something.
+        ValueError: A record of another model, or one that holds something; a model
+            whose steps attend to nothing.
     """
 
     def __init__(self, record, model, names=(int, int)):
@@ -43,6 +44,7 @@ class Rereading:
             )
         if record is not None:
             record.check_unused(model)
+            _check_attending(model)
         self._record, self._model, self._names = record, model, names
         self._layers = {}  # key of a series -> layer
         self._parts = {}  # key of a series -> {place: (weights, tokens)}
@@ -77,9 +79,8 @@ class Rereading:
             return
         if not self._parts:
             raise ValueError(
-                f"No attention of {self._model.name!r} was recorded: it has no "
-                "attention layer of this library, or no token was written. Leave out "
-                "`record`."
+                f"No attention of {self._model.name!r} was recorded: no token was "
+                "written. Leave out `record`."
             )
         for key, parts in self._parts.items():
             arrays = [weights for weights, _ in parts.values()]
@@ -99,6 +100,15 @@ def until_stop(tokens, stop_ids) -> list[int]:
     stop_ids = {int(id) for id in stop_ids}
     ends = [place + 1 for place, id in enumerate(tokens) if id in stop_ids]
     return tokens[: ends[0]] if ends else tokens
+
+
+def _check_attending(model):
+    """Refuse a model without attention before a search, by reading one token."""
+    if model.built and not _Batch(model, [[0]], [[0]]).series:
+        raise ValueError(
+            f"`record` cannot be filled: the steps of {model.name!r} use no attention "
+            "layer of this library. Leave out `record`."
+        )
 
 
 class _Series:

@@ -8,6 +8,7 @@ from keras import ops
 import keras_transformer as kt
 from cases.examples import quick
 from cases.helpers import assert_close, slow_on
+from keras_transformer.generation.loop import Search
 from keras_transformer.generation.rereading import Rereading
 from keras_transformer.ops.attention import is_recording
 from keras_transformer.visualization.view_data import view_data
@@ -319,15 +320,23 @@ def test_a_wrong_record_is_refused_before_anything_is_written():
         kt.beam_search(model, PROMPTS, max_new_tokens=1, record=record)
 
 
-def test_a_model_without_attention_is_refused():
+@pytest.mark.parametrize("search", [kt.generate, kt.beam_search])
+def test_a_model_without_attention_is_refused_before_anything_is_written(
+    search, monkeypatch
+):
+    monkeypatch.setattr(Search, "run", None)
     for model in (
         recurrent_examples.make("2014"),
         TableModel(np.eye(5), last_only=True),
     ):
         with pytest.raises(ValueError, match="no attention layer of this library"):
-            kt.generate(
-                model, [[3, 4]], max_new_tokens=2, record=kt.AttentionRecord(model)
-            )
+            search(model, [[3, 4]], max_new_tokens=2, record=kt.AttentionRecord(model))
+
+
+def test_a_record_of_nothing_written_is_refused():
+    model = recurrent_examples.make("2015")
+    with pytest.raises(ValueError, match="no token was written"):
+        kt.generate(model, [[3]], max_new_tokens=0, record=kt.AttentionRecord(model))
 
 
 def test_a_failed_reading_leaves_an_empty_record():

@@ -7,6 +7,7 @@ from word_tokenizer import WordTokenizer
 import keras_transformer as kt
 from cases.helpers import Interrupt, slow_on
 from keras_transformer import Translator
+from keras_transformer.generation.loop import Search
 from keras_transformer.models import Seq2SeqTransformer
 from keras_transformer.tasks.fitting import batch_tokens
 from keras_transformer.tasks.recipes import TRANSLATORS
@@ -27,6 +28,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:The corpus is too small")
 
 def small(**settings):
     return Translator.from_pairs(PAIRS, vocabulary_size=60, **{**SMALL, **settings})
+
+
+def recurrent(recipe):
+    sizes = dict(vocabulary_size=60, embed_dim=16, units=32, dropout=0.0)
+    return Translator.from_pairs(PAIRS, recipe, **sizes)
 
 
 @pytest.fixture(scope="module")
@@ -142,9 +148,7 @@ def test_saved_and_loaded_it_translates_alike(translator, tmp_path):
 @pytest.mark.parametrize("recipe", ["2014", "2015", "luong"])
 def test_the_recurrent_recipes_learn_too(recipe, tmp_path):
     keras.utils.set_random_seed(0)
-    translator = Translator.from_pairs(
-        PAIRS, recipe, vocabulary_size=60, embed_dim=16, units=32, dropout=0.0
-    )
+    translator = recurrent(recipe)
     translator.fit(PAIRS, epochs=120, max_tokens=64, **TRAINING)
     sources, targets = zip(*PAIRS, strict=True)
     found = translator.translate(sources, 2)
@@ -335,6 +339,16 @@ def test_long_sentences_are_cut_and_learned_positions_hold():
         translator.fit(PAIRS, epochs=0)
     with pytest.raises(TypeError, match="Text 1"):
         translator.translate(["하나", None])
+
+
+def test_a_record_of_a_model_without_attention_is_refused_before_translating(
+    monkeypatch,
+):
+    translator = recurrent("2014")
+    monkeypatch.setattr(Search, "run", None)
+    record = kt.AttentionRecord(translator.model)
+    with pytest.raises(ValueError, match="no attention layer of this library"):
+        translator.translate(["하나"], record=record)
 
 
 @pytest.mark.slow
