@@ -26,6 +26,19 @@ STACK_SETTINGS = tuple(
 )
 
 
+def setting_names(build) -> tuple[str, ...]:
+    """Return the names of all settings of a model's class, or of its builder.
+
+    Args:
+        build: A model's class, or a function that builds a model.
+    """
+    parameters = inspect.signature(build).parameters.values()
+    names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
+    if len(names) < len(parameters):  # **settings: those of a part, and of every model
+        names += [*getattr(build, "part_settings", ()), *COMMON]
+    return tuple(names)
+
+
 def split_settings(model_class, settings: dict) -> tuple[dict, dict]:
     """Tell the settings of a model's stacks from those of every Keras model.
 

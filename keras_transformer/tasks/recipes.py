@@ -1,7 +1,7 @@
 """The models that the tasks build for texts of their own, by name."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from keras_transformer.layers import RotaryEmbedding
 from keras_transformer.models import (
@@ -11,6 +11,7 @@ from keras_transformer.models import (
     build_sentence_embedding_classifier,
     build_text_classifier,
 )
+from keras_transformer.models.settings import setting_names
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,11 @@ class Recipe:
     """How a task builds a model, and how `fit` trains it by default.
 
     Attributes:
-        build: Function of the vocabulary's size and the settings.
+        build: The model's class, or a function that builds it, of the vocabulary's
+            size and the settings.
         settings: Its settings.
+        plugs: Further settings, which are layers: of each the class, for one of its
+            own in each model.
         learning_rate: The (highest) learning rate.
         decays: Of a classifier: whether it rises in the first tenth of the updates and
             then falls to 0 along a cosine; else it stays.
@@ -31,9 +35,35 @@ class Recipe:
     build: Callable
     settings: dict
     learning_rate: float
+    plugs: dict = field(default_factory=dict)
     decays: bool = False
     warmup_steps: int | None = None
     sampling: float | None = None
+
+    def check_settings(self, settings: dict, given: Sequence[str] = ()):
+        """Refuse settings that the model does not have.
+
+        Args:
+            settings: A user's settings, by name.
+            given: The names of those that the task gives the model itself.
+
+        Raises:
+            ValueError: A setting that there is not, or that the task gives.
+        """
+        given = ("vocabulary_size", *given)
+        known = [name for name in setting_names(self.build) if name not in given]
+        unknown = [name for name in settings if name not in known]
+        if unknown:
+            raise ValueError(
+                f"The model of this recipe, {self.build.__name__}, has no setting "
+                f"{', '.join(map(repr, unknown))} that can be chosen. It has: "
+                f"{', '.join(known)}."
+            )
+
+    def make(self, vocabulary_size: int, **settings):
+        """Return a new model, with settings in place of the recipe's and beside."""
+        plugs = {name: plug() for name, plug in self.plugs.items()}
+        return self.build(vocabulary_size, **{**self.settings, **plugs, **settings})
 
 
 CLASSIFIERS = {
@@ -103,13 +133,6 @@ TRANSLATORS = {
 }
 
 
-def build_llama(vocabulary_size: int, **settings) -> LanguageModel:
-    """Build a language model with rotary positions."""
-    # A layer of its own for each model.
-    rotary = {"positions": None, "rotary": RotaryEmbedding()}
-    return LanguageModel(vocabulary_size, **{**rotary, **settings})
-
-
 GENERATORS = {
     "gpt2": Recipe(
         LanguageModel,
@@ -127,8 +150,9 @@ GENERATORS = {
         warmup_steps=200,
     ),
     "llama": Recipe(
-        build_llama,
+        LanguageModel,
         dict(
+            positions=None,
             num_layers=4,
             embed_dim=128,
             num_heads=4,
@@ -142,6 +166,7 @@ GENERATORS = {
             layer_norm_epsilon=1e-5,
             use_bias=False,
         ),
+        plugs={"rotary": RotaryEmbedding},
         learning_rate=3e-3,
         warmup_steps=200,
     ),

@@ -92,10 +92,11 @@ class TextClassifier:
 
         Raises:
             TypeError: Texts that are no strings.
-            ValueError: No texts, one label only, an unknown recipe, fewer positions
-                than `max_length`.
+            ValueError: No texts, one label only, an unknown recipe or setting, fewer
+                positions than `max_length`.
         """
         check_choice("recipe", recipe, tuple(CLASSIFIERS))
+        CLASSIFIERS[recipe].check_settings(settings, ["num_classes"])
         texts, labels = check_texts(texts, labels)
         kinds = sorted(set(labels), key=lambda label: (str(type(label)), label))
         if len(kinds) < 2:
@@ -108,13 +109,11 @@ class TextClassifier:
         tokenizer = SentencePieceTokenizer.train(
             texts, vocabulary_size, pad_id=settings.get("pad_id")
         )
-        build, defaults = CLASSIFIERS[recipe].build, CLASSIFIERS[recipe].settings
-        if build is build_text_classifier:
-            defaults = {**defaults, "sequence_length": max_length}
-        model = build(
-            tokenizer.vocabulary_size,
-            num_classes=1 if len(kinds) == 2 else len(kinds),
-            **{**defaults, **settings},
+        own = {"num_classes": 1 if len(kinds) == 2 else len(kinds)}
+        if CLASSIFIERS[recipe].build is build_text_classifier:
+            own["sequence_length"] = max_length
+        model = CLASSIFIERS[recipe].make(
+            tokenizer.vocabulary_size, **{**own, **settings}
         )
         return cls(model, tokenizer, kinds, max_length=max_length, recipe=recipe)
 

@@ -122,20 +122,19 @@ class TextGenerator:
 
         Raises:
             TypeError: Texts that are no strings.
-            ValueError: No texts, an unknown recipe.
+            ValueError: No texts, an unknown recipe or setting.
         """
         check_choice("recipe", recipe, tuple(GENERATORS))
+        GENERATORS[recipe].check_settings(settings)
         check_integer("max_length", max_length, 2)
         texts, _ = check_texts(texts)
         if tokenizer is None:
             tokenizer = SentencePieceTokenizer.train(texts, vocabulary_size)
-        chosen = {
-            "sequence_length": max_length,
-            **GENERATORS[recipe].settings,
-            **settings,
-        }
-        ids = {"pad_id": tokenizer.pad_id, "stop_id": tokenizer.eos_id}
-        model = GENERATORS[recipe].build(tokenizer.vocabulary_size, **{**ids, **chosen})
+        own = {"pad_id": tokenizer.pad_id, "stop_id": tokenizer.eos_id}
+        own["sequence_length"] = max_length
+        model = GENERATORS[recipe].make(
+            tokenizer.vocabulary_size, **{**own, **settings}
+        )
         model.build()
         return cls(model, tokenizer, max_length=max_length, recipe=recipe)
 

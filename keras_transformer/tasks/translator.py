@@ -40,6 +40,8 @@ from keras_transformer.tokenizers import HuggingFaceTokenizer, SentencePieceToke
 from keras_transformer.training import shift_right
 from keras_transformer.visualization import AttentionRecord, record_attention
 
+TOKENIZER_IDS = ("pad_id", "start_id", "stop_id")  # settings that are not chosen
+
 
 class Translator:
     """A model and its tokenizers: sentences in, translations out.
@@ -113,9 +115,10 @@ class Translator:
 
         Raises:
             TypeError: Sentences that are no strings.
-            ValueError: No pairs, an unknown recipe.
+            ValueError: No pairs, an unknown recipe or setting.
         """
         check_choice("recipe", recipe, tuple(TRANSLATORS))
+        TRANSLATORS[recipe].check_settings(settings, TOKENIZER_IDS)
         sources, targets = check_pairs(pairs)
         if vocabulary_size is None:
             vocabulary_size = min(max(len(sources), 2000), 10_000)
@@ -133,12 +136,11 @@ class Translator:
                 **settings,
             }
         target = tokenizers[1]
-        model = TRANSLATORS[recipe].build(
+        ids = (target.pad_id, target.bos_id, target.eos_id)
+        model = TRANSLATORS[recipe].make(
             target.vocabulary_size,
-            pad_id=target.pad_id,
-            start_id=target.bos_id,
-            stop_id=target.eos_id,
-            **{**TRANSLATORS[recipe].settings, **settings},
+            **dict(zip(TOKENIZER_IDS, ids, strict=True)),
+            **settings,
         )
         model.build()
         return cls(model, *tokenizers, max_length=max_length, recipe=recipe)
