@@ -3,6 +3,7 @@
 import keras
 from keras import layers
 
+from keras_transformer.layers.recurrent_encoder import RecurrentEncoder
 from keras_transformer.layers.self_attentive_embedding import SelfAttentiveEmbedding
 from keras_transformer.models.text_classifier import (
     check_pad_id,
@@ -70,8 +71,8 @@ def build_sentence_embedding_classifier(
     mask = None if pad_id == 0 else ids != pad_id
     if dropout:
         x = layers.Dropout(dropout, name="embedding_dropout")(x)
-    lstm = layers.LSTM(lstm_units, return_sequences=True)
-    x = layers.Bidirectional(lstm, name="lstm")(x, mask=mask)  # H: (B, T, 2u)
+    lstm = RecurrentEncoder(lstm_units, cell="lstm", bidirectional=True, name="lstm")
+    x, _ = lstm(x, mask=mask)  # H: (B, T, 2u)
     x = SelfAttentiveEmbedding(
         num_hops, attention_dim, penalty=penalty, name="sentence_embedding"
     )(x, mask=mask)  # M: (B, r, 2u)

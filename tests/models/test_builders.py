@@ -5,6 +5,7 @@ from keras import layers
 
 import keras_transformer as kt
 from cases.helpers import array, assert_close, randomize, skip_without_float64
+from keras_transformer.layers import recurrent_encoder
 
 IDS = np.array([[5, 6, 7, 0], [3, 4, 0, 0]])
 
@@ -48,6 +49,17 @@ def test_the_2017_model_adds_its_penalty_and_ignores_padding():
     outputs = array(model(np.array([[5, 6, 7, 0], [0, 0, 0, 0]])))
     assert len(model.losses) == 1 and np.isfinite(outputs).all()
     assert_close(outputs[:1], model(np.array([[5, 6, 7]])))
+
+
+def test_the_2017_model_keeps_the_kernel_of_its_lstm_in_files(tmp_path, monkeypatch):
+    # Keras does not, and cuDNN refuses rows of padding in a graph of TensorFlow's.
+    monkeypatch.setattr(recurrent_encoder, "recurrent_kernel", lambda: False)
+    model = kt.build_sentence_embedding_classifier(12, 6, 4, 3, 5)
+    model.save(tmp_path / "model.keras")
+    for each in (model, keras.models.load_model(tmp_path / "model.keras")):
+        (both,) = each.get_layer("lstm").recurrent_layers
+        for layer in (both.forward_layer, both.backward_layer):
+            assert isinstance(layer, layers.LSTM) and layer.use_cudnn is False
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "float64"])
