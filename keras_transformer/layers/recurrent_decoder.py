@@ -20,7 +20,9 @@ class RecurrentDecoder(BaseLayer):
     `None` (2014): `s_i = f([y; c], s_{i-1})` with one vector `c` for all steps;
     `o_i = maxout(W [s_i; y; c])`
 
-    `"bahdanau"` (2015): the same with `c_i = attention(s_{i-1}, H)` in place of `c`
+    `"bahdanau"` (2015): the same with `c_i = attention(s_{i-1}, H)` in place of `c`.
+    The outputs are of the new state, as the paper's text has it, `g(y_{i-1}, s_i,
+    c_i)`; its appendix A.2.2 writes `s_{i-1}` in the maxout.
 
     `"luong"` (2015): `s_i = f([y; o_{i-1}], s_{i-1})`, `c_i = attention(s_i, H)`,
     `o_i = tanh(W [c_i; s_i])`

@@ -29,7 +29,8 @@ class RecurrentSeq2Seq(BaseModel):
       num_layers=4` has the depth of theirs.
     - `attention="bahdanau"` is 2015's: `c_i = sum_s alpha_is h_s` with
       `alpha_is = softmax(v . tanh(W s_{i-1} + U h_s))`, a two-way encoder, and a
-      maxout of `[s_i; y_{i-1}; c_i]` before the last layer.
+      maxout of `[s_i; y_{i-1}; c_i]` before the last layer. The state in it is the
+      new one, as in the paper's text; its appendix A.2.2 writes `s_{i-1}`.
     - `attention="luong"` attends after the step, `o_i = tanh(W [c_i; s_i])`, with
       three scores, and hands `o_i` to the next step (input feeding).
 

@@ -1,7 +1,9 @@
 """The recurrent translators of 2014 and 2015, one sentence and token at a time.
 
 Sums over vectors in float64, with a model's own weights, no masks: a sentence has
-no padding here.
+no padding here. For 2015 there are two readings of what the last layers see: the
+paper's text has the new state, `g(y_{i-1}, s_i, c_i)`, its appendix A.2.2 the one
+before, `s_{i-1}`. Here, as in the models, it is the new one.
 """
 
 import numpy as np
@@ -136,7 +138,7 @@ def translate(model, source, target):
             both = np.concatenate([context, x])
             output = fed = np.tanh(both @ weight(readout.kernel))
         else:
-            read = np.concatenate([x, y, context])
+            read = np.concatenate([x, y, context])  # x is s_i, not s_{i-1}
             pairs = read @ weight(readout.kernel) + weight(readout.bias)
             output = np.array([max(pairs[i : i + 2]) for i in range(0, len(pairs), 2)])
         logits.append(output @ weight(head.kernel) + weight(head.bias))

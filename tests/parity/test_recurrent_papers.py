@@ -1,4 +1,8 @@
-"""The recurrent translators are their papers' equations, alignments included."""
+"""The recurrent translators are their papers' equations, alignments included.
+
+Those of the papers' text: where the appendix of 2015 (A.2.2) has `s_{i-1}` in the
+maxout, the text has `s_i`, and so have the models.
+"""
 
 import keras
 import numpy as np
