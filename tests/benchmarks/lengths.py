@@ -241,14 +241,21 @@ def train_and_test(task: Task, name: str, seed: int, sizes: Sizes, verbose=1) ->
         row[: len(target) + 1].tolist() == [*target, STOP]
         for row, target in zip(written, targets, strict=True)
     ]
-    by_bin = np.reshape(right, (len(task.bins), sizes.tested)).mean(axis=1)
+    trained = {tuple(source) for source, _ in train}
+    known = [tuple(source) in trained for source, _ in test]
+    shares = {"exact": right, "known": known}
     return {
-        "exact": by_bin.tolist(),
+        **{name: by_bin(task, values) for name, values in shares.items()},
         "loss": history.history["loss"][-1],
         "updates": stop.updates,
         "seconds": seconds,
         "weights": model.count_params(),
     }
+
+
+def by_bin(task: Task, values) -> list[float]:
+    """Return the mean of the texts' values in each bin."""
+    return np.reshape(values, (len(task.bins), -1)).mean(axis=1).tolist()
 
 
 def finished(work: Path | None, key: dict, make: Callable) -> dict:
@@ -318,6 +325,8 @@ def report(name: str, runs: dict, sizes: Sizes, command: str) -> str:
             np.mean([r[k] for r in each]) for k in ("seconds", "updates")
         )
         rows.append([model, *cells, f"{updates:,.0f}", f"{seconds:.0f}"])
+    known = np.mean([run["known"] for run in next(iter(runs.values()))], axis=0)
+    rows.append(["trained on", *(f"{share:.2f}" for share in known), "", ""])
     bins = [str(b) if a == b else f"{a}-{b}" for a, b in task.bins]
     inside = sum(end <= task.longest for _, end in task.bins)
     seeds = len(next(iter(runs.values())))
@@ -331,10 +340,12 @@ def report(name: str, runs: dict, sizes: Sizes, command: str) -> str:
             f"Exact match of greedy texts by their length in {task.unit}, "
             f"{sizes.tested} in each bin; trained for {budget} of {sizes.batch_size} "
             f"on 1 to {task.longest} {task.unit}: the first {inside} columns are of "
-            f"trained lengths. Mean over {seeds} seeds (of several, the lowest and "
-            f"highest in brackets). All are {sizes.units} wide; the recurrent ones "
-            "have one layer, the Transformers 2 + 2 blocks and 4 heads. Seconds of "
-            "the processor, without the first update, which compiles.",
+            "trained lengths. There are few short texts: the last row has the share of "
+            f"the tested ones that training had too. Mean over {seeds} seeds (of "
+            "several, the lowest and highest in brackets). All are "
+            f"{sizes.units} wide; the recurrent ones have one layer, the Transformers "
+            "2 + 2 blocks and 4 heads. Seconds of the processor, without the first "
+            "update, which compiles.",
             timing.markdown_table(["model", *bins, "updates", "seconds"], rows),
         ]
     )

@@ -27,7 +27,7 @@ from keras_transformer.visualization import plot_lines
 RESULTS = Path(__file__).with_name("RESULTS.md")
 WORK = Path(__file__).resolve().parents[2] / "build" / "step_time"
 VOCABULARY, BATCH = 32, 8
-NAMES = ("2014", "2015", "sinusoidal")
+NAMES = ("2014", "2015", "Luong", "sinusoidal")
 LENGTHS = [16, 32, 64, 128, 256]
 KINDS = ("training", "decoding")
 

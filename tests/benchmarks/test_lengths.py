@@ -34,7 +34,9 @@ def test_a_finished_run_is_taken_from_its_file(tmp_path, monkeypatch):
     def train_and_test(task, name, seed, sizes):
         made.append((name, seed))
         exact = np.linspace(1, 0, len(task.bins)) / (1 + seed)
-        return {"exact": exact.tolist(), "updates": 3, "seconds": 2.0}
+        known = (exact / 2).tolist()
+        run = {"exact": exact.tolist(), "known": known}
+        return {**run, "updates": 3, "seconds": 2.0}
 
     monkeypatch.setattr(lengths, "train_and_test", train_and_test)
     call = ("reversal", ["2014", "2015"], [0, 1], lengths.QUICK, tmp_path)
@@ -50,6 +52,7 @@ def test_a_finished_run_is_taken_from_its_file(tmp_path, monkeypatch):
     np.testing.assert_allclose(table["2014"], np.linspace(0.75, 0, 8))
     text = lengths.report("reversal", runs, lengths.QUICK, "lengths.py")
     assert "| 1-3 | 4-6 |" in text and "| 2015 | 0.75 (0.50-1.00) |" in text
+    assert "| trained on | 0.38 |" in text
 
 
 @pytest.mark.slow
@@ -58,13 +61,31 @@ def test_every_model_is_trained_and_tested(name):
     sizes = lengths.QUICK
     run = lengths.train_and_test(lengths.TASKS["sentences"], name, 0, sizes, verbose=0)
     assert run["updates"] == sizes.updates and np.isfinite(run["loss"])
-    assert len(run["exact"]) == 6 and all(0 <= value <= 1 for value in run["exact"])
+    for name in ("exact", "known"):
+        assert len(run[name]) == 6 and all(0 <= value <= 1 for value in run[name])
+    assert run["known"][3:] == [0, 0, 0]  # longer than any that was trained on
 
 
 def test_exponents_are_slopes_of_logarithms():
     n = np.array([16, 32, 64])
     table = pd.DataFrame({"line": 3.0 * n, "square": 0.1 * n**2}, index=n)
     np.testing.assert_allclose(step_time.exponents(table), [1, 2])
+
+
+@pytest.mark.slow
+def test_every_kind_of_translator_is_timed(tmp_path):
+    sizes = lengths.Sizes(units=4)
+    tables = step_time.measure([2, 4], 1, sizes, seconds=0.0)
+    assert set(lengths.RECURRENT) < set(step_time.NAMES)
+    for kind, table in tables.items():
+        assert list(table) == list(step_time.NAMES) and list(table.index) == [2, 4]
+        assert (table > 0).all(axis=None)
+        step_time.draw(kind, table, tmp_path / f"{kind}.png")
+        assert (tmp_path / f"{kind}.png").stat().st_size > 5000
+    text = step_time.report(tables, sizes, "step_time.py")
+    assert "| 2 | 4 | exponent | 2 to 4 |" in text
+    for kind in step_time.KINDS:
+        assert all(f"| {kind} | {name} |" in text for name in step_time.NAMES)
 
 
 # Set before the runs: how much of each bin of trained lengths is right.
