@@ -231,7 +231,7 @@ MODELS = {
 }
 
 
-def _recurrent(**settings):
+def _recurrent(kernels=4, **settings):
     return ModelExample(
         "RecurrentSeq2Seq",
         lambda: dict(vocabulary_size=VOCABULARY, embed_dim=3, units=4, **settings),
@@ -256,11 +256,12 @@ def _recurrent(**settings):
             stop_id=6,
             seed=7,
         ),
-        {r".*(encoder|decoder)/layer_0/.*kernel": 4, ".*head/kernel": 1},
+        {r".*(encoder|decoder)/layer_0/.*kernel": kernels, ".*head/kernel": 1},
         reads="pair",
     )
 
 
 MODELS["recurrent-2014"] = _recurrent()
+MODELS["recurrent-2015"] = _recurrent(kernels=6, attention="bahdanau")
 MODELS["recurrent-luong"] = _recurrent(attention="luong")
 QUICK = ["text-classifier", "text-encoder", "language-model"]

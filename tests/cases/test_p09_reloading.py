@@ -12,6 +12,7 @@ import pytest
 
 import keras_transformer as kt
 
+from .every_model import MODELS
 from .examples import quick
 from .helpers import array, fresh_process, slow_on
 from .ready_models import READY, batch, compiled
@@ -88,12 +89,17 @@ else:
 @pytest.mark.parametrize(
     ("name", "missing"),
     quick(
-        [("chapter", "TransformerEncoder"), ("sentence-embedding", "SelfAttentive")],
-        [("sentence-embedding", "SelfAttentive")],
+        [
+            ("chapter", "TransformerEncoder"),
+            ("sentence-embedding", "RecurrentEncoder"),
+            ("recurrent-2015", "RecurrentSeq2Seq"),
+        ],
+        [("recurrent-2015", "RecurrentSeq2Seq")],
     ),
 )
 def test_loading_without_the_package_names_the_missing_class(name, missing, tmp_path):
-    READY[name]().save(tmp_path / "model.keras")
+    make = READY[name] if name in READY else MODELS[name].make
+    make().save(tmp_path / "model.keras")
     # Keras imports the module that the file names where it can: hide the package.
     hide = f"import sys; sys.modules['{kt.__name__}'] = None\n"
     printed = fresh_process(hide + WITHOUT, tmp_path / "model.keras")

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from cases.helpers import array, slow_on
 from keras_transformer.generation import Hypothesis, beam_search, generate
+from keras_transformer.visualization import record_attention
 from models.model_examples import translator
+from models.recurrent_examples import make as recurrent
 from stub_models import (
     AligningModel,
     TableModel,
@@ -139,6 +142,41 @@ def test_the_coverage_penalty_changes_the_order():
         for beta in (0.0, 5.0)
     ]
     assert best[0] != best[1]
+
+
+def by_teacher_forcing(searched, source, text):
+    """The log-probability of a text, and the coverage of the source's tokens."""
+    read = np.array([[searched.start_id, *text[:-1]]], "int32")
+    inputs = {"encoder_token_ids": np.array([source]), "decoder_token_ids": read}
+    inputs["decoder_padding_mask"] = np.ones(read.shape, bool)
+    with record_attention(searched) as record:
+        logs = log_softmax(array(searched(inputs))[0])
+    alignments = record["decoder/attention"][0][0]
+    return logs[np.arange(len(text)), text].sum(), alignments.sum(axis=0)
+
+
+@slow_on("jax", "tensorflow")
+def test_the_beams_of_a_recurrent_translator_are_scored_with_its_coverage():
+    searched = recurrent("2015", stop_id=STOP)
+    settings = dict(num_beams=3, max_new_tokens=5, length_penalty=0.8)
+    found = beam_search(searched, PROMPTS, coverage_penalty=0.7, **settings)
+    for row, source in zip(found, PROMPTS, strict=True):
+        assert len(set(map(tuple, texts([row])[0]))) == 3
+        assert scores([row])[0] == sorted(scores([row])[0], reverse=True)
+        for text, score in row:
+            total, coverage = by_teacher_forcing(searched, source, text)
+            covered = 0.7 * np.log(np.minimum(coverage, 1)).sum()
+            expected = normalized(total, len(text), 0.8) + covered
+            assert score == pytest.approx(expected, rel=1e-4)
+    greedy = generate(searched, PROMPTS, max_new_tokens=5).tolist()
+    for row, expected in zip(
+        beam_search(searched, PROMPTS, **{**settings, "num_beams": 1}),
+        greedy,
+        strict=True,
+    ):
+        (best,) = row
+        assert best.token_ids == expected[: len(best.token_ids)]
+        assert best.token_ids[-1] == STOP or len(best.token_ids) == len(expected)
 
 
 def step_by_step(prompt, beams, longest, penalty, early_stopping):
