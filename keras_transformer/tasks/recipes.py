@@ -22,9 +22,9 @@ class Recipe:
         build: The model's class, or a function that builds it, of the vocabulary's
             size and the settings.
         settings: Its settings.
+        learning_rate: The (highest) learning rate.
         plugs: Further settings, which are layers: of each the class, for one of its
             own in each model.
-        learning_rate: The (highest) learning rate.
         decays: Of a classifier: whether it rises in the first tenth of the updates and
             then falls to 0 along a cosine; else it stays.
         warmup_steps: Of a model that predicts tokens: the steps in which it rises,
