@@ -53,12 +53,6 @@ class HuggingFaceTokenizer:
                 )
         self.name_special_tokens(special_tokens)
 
-    def __getstate__(self):
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
-
-    def __setstate__(self, state):
-        vars(self).update(state, _lock=threading.Lock())
-
     def name_special_tokens(self, special_tokens: dict, more=()):
         """Say which tokens are special; those not in the vocabulary get new ids.
 
