@@ -14,16 +14,18 @@ class T5(Family):
     """
 
     model_type = "t5"
-    _names = ("T5ForConditionalGeneration", "T5WithLMHeadModel")  # now, and until 2020
-    architectures = dict.fromkeys(_names, Seq2SeqTransformer)
+    architectures = {
+        "T5ForConditionalGeneration": Seq2SeqTransformer,
+        "T5WithLMHeadModel": Seq2SeqTransformer,
+    }
+    renamed = {"T5WithLMHeadModel": "T5ForConditionalGeneration"}  # in 2020
     heads = ("lm_head.",)
     ignored = (r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_.*",)
 
     def settings(self, config, model_class, checkpoint):
         form = config.take("feed_forward_proj", "relu")
         activation = "gelu_new" if form == "gated-gelu" else form.removeprefix("gated-")
-        config.values["dense_act_fn"] = activation
-        config.take("is_gated_act"), config.take("n_positions")
+        config.take("n_positions")
         # Older configs say only whether the head is tied; then it is scaled.
         scaled = config.require("tie_word_embeddings", True, False)
         either = scaled, not scaled
@@ -57,8 +59,9 @@ class T5(Family):
             norm="rms",
             normalize_first=True,
             use_bias=False,
-            gated=form.startswith("gated-"),
-            activation=config.activation("dense_act_fn", "relu"),
+            # What the form says can be said apart, and then counts.
+            gated=config.take("is_gated_act", form.startswith("gated-")),
+            activation=config.activation("dense_act_fn", activation),
             layer_norm_epsilon=config.take("layer_norm_epsilon", 1e-6),
             dropout=config.take("dropout_rate", 0.1),
             tie_head=not has(checkpoint, "lm_head.weight", not scaled)
@@ -71,7 +74,7 @@ class T5(Family):
 
     def config(self, settings):
         bias = settings["encoder_position_bias"]["config"]
-        form = their_activation(settings["activation"])
+        form = activation = their_activation(settings["activation"])
         if settings["gated"]:
             form = "gated-gelu" if form == "gelu_new" else f"gated-{form}"
         return {
@@ -85,6 +88,8 @@ class T5(Family):
             "relative_attention_num_buckets": bias["num_buckets"],
             "relative_attention_max_distance": bias["max_distance"],
             "feed_forward_proj": form,
+            "dense_act_fn": activation,
+            "is_gated_act": settings["gated"],
             "layer_norm_epsilon": settings["layer_norm_epsilon"],
             "dropout_rate": settings["dropout"],
             "tie_word_embeddings": settings["head_scale"] is not None,

@@ -229,6 +229,25 @@ def test_half_precision_files_are_read_and_written(dtype, tmp_path):
         assert torch.equal(again.state_dict()[name], weight)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        dict(dense_act_fn="relu"),
+        dict(dense_act_fn="gelu"),
+        dict(is_gated_act=False),
+        dict(feed_forward_proj="silu", is_gated_act=True),
+    ],
+)
+def test_what_t5_says_of_its_activation_apart_counts(settings, tmp_path):
+    theirs, ours = load("t5-1.1", tmp_path / "theirs", **settings)
+    batch = inputs("t5", theirs)
+    expected = main(run(theirs, batch))
+    assert_close(main(ours(batch)), expected, atol=1e-4)
+    save_pretrained(ours, None, tmp_path / "ours")
+    again = type(theirs).from_pretrained(tmp_path / "ours").eval()
+    assert_close(main(run(again, batch)), expected, atol=1e-4)
+
+
 def test_sharded_files_are_read(tmp_path):
     theirs = make("bart")
     theirs.save_pretrained(tmp_path / "sharded", max_shard_size="2KB")
