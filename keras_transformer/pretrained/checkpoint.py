@@ -20,18 +20,19 @@ class Checkpoint:
 
     Args:
         folder: Folder of the files.
+        their_class: transformers' class of such a model, for what an error says.
 
     Attributes:
         shapes: Name -> shape of each tensor.
 
     Raises:
-        FileNotFoundError: No such file, or pickled weights only.
+        FileNotFoundError: No such file. Pickled weights are not read.
         ValueError: A truncated or corrupted file, an index that does not fit.
         ImportError: The package `safetensors` is missing.
     """
 
-    def __init__(self, folder):
-        self.folder = Path(folder)
+    def __init__(self, folder, their_class: str = "AutoModelForPreTraining"):
+        self.folder, self.their_class = Path(folder), their_class
         self._paths_of, self.shapes = {}, {}
         self._open, self._open_path, self._bytes = None, None, 0
         paths, index = self._files()
@@ -90,21 +91,14 @@ class Checkpoint:
         if (self.folder / INDEX).is_file():
             index = index_of(self.folder)
             return [self.folder / name for name in sorted(set(index.values()))], index
-        pickled = sorted(
-            path.name for end in ("*.bin", "*.pt") for path in self.folder.glob(end)
-        )
-        if pickled:
-            raise FileNotFoundError(
-                f"The folder {str(self.folder)!r} has its weights in {pickled[0]!r}, a "
-                "Python pickle, which can run any code when it is opened, and is "
-                "therefore not read. Take a revision with safetensors files, or "
-                "convert it where you trust it: transformers.AutoModel"
-                ".from_pretrained(folder).save_pretrained(new_folder)."
-            )
         raise FileNotFoundError(
-            f"The folder {str(self.folder)!r} has neither {SINGLE!r} nor {INDEX!r}. A "
-            "repository with pickled weights alone (pytorch_model.bin) is not read: "
-            "take a revision of it with safetensors files."
+            f"The folder {str(self.folder)!r} has neither {SINGLE!r} nor {INDEX!r}. "
+            "Weights in a Python pickle (pytorch_model.bin) are not read, since it can "
+            "run any code when it is opened. Take a revision with safetensors files, "
+            "or convert it where you trust it, `source` being the folder or the "
+            f"repository's id: transformers.{self.their_class}.from_pretrained(source)"
+            ".save_pretrained(new_folder), and the tokenizer: transformers"
+            ".AutoTokenizer.from_pretrained(source).save_pretrained(new_folder)."
         )
 
 

@@ -14,6 +14,7 @@ class Family:
         model_type: Its name in `config.json`.
         architectures: Their class -> ours. The first of each of ours is what
             `save_pretrained` writes.
+        renamed: Old names among `architectures` -> what transformers has today.
         headless: Those of `architectures` whose files have no head: they are loaded
             if the config ties it to the embedding.
         prefix: What names of a bare model have before them in a model with a head.
@@ -25,6 +26,7 @@ class Family:
 
     model_type = ""
     architectures: dict[str, type] = {}
+    renamed: dict[str, str] = MappingProxyType({})
     headless: tuple[str, ...] = ()
     prefix = ""
     heads: tuple[str, ...] = ()
@@ -87,6 +89,11 @@ class Family:
         """Return a name of the rules as files of an architecture have it."""
         bare = architecture.endswith("Model") and "LMHead" not in architecture
         return name if bare or name.startswith(self.heads) else self.prefix + name
+
+    def their_class(self, config) -> str:
+        """Return transformers' class of a config, of the first if it names none."""
+        names = config.values.get("architectures") or list(self.architectures)
+        return self.renamed.get(names[0], names[0])
 
     def architecture(self, model_class) -> str:
         """Return the name of their class for one of ours."""

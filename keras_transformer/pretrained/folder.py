@@ -73,7 +73,7 @@ def from_pretrained(
     folder = _find(folder_or_id, revision)
     config = Config.read(folder)
     family, model_class = find_family(config)
-    checkpoint = Checkpoint(folder)
+    checkpoint = Checkpoint(folder, family.their_class(config))
     settings = family.settings(config, model_class, checkpoint)
     config.finish()
     if generation and "generation" in inspect.signature(model_class).parameters:

@@ -16,8 +16,9 @@ class Llama(Family):
     architectures = {
         "LlamaForCausalLM": LanguageModel,
         "LlamaModel": LanguageModel,
-        "LLaMAForCausalLM": LanguageModel,  # as the first conversions had it
+        "LLaMAForCausalLM": LanguageModel,
     }
+    renamed = {"LLaMAForCausalLM": "LlamaForCausalLM"}  # the first conversions
     headless = ("LlamaModel",)
     prefix = "model."
     heads = ("lm_head.",)
