@@ -70,6 +70,8 @@ class DistilBert(Bert):
         return {**settings, **self.ends(config, model_class, checkpoint)}
 
     def config(self, settings):
+        if settings.get("pooler"):
+            raise ValueError("pooler=True")
         return {
             "vocab_size": settings["vocabulary_size"],
             "n_layers": settings["num_layers"],

@@ -363,3 +363,18 @@ def test_a_model_of_no_family_is_not_saved(settings, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         save_pretrained(model, None, tmp_path / "saved")
     assert not (tmp_path / "saved").exists()
+
+
+def test_an_encoder_with_a_pooler_is_no_distilbert(tmp_path):
+    settings = dict(activation="gelu", layer_norm_epsilon=1e-12, count_padding=True)
+    model = kt.TextEncoder(12, 2, 8, 2, 16, sequence_length=16, **settings)
+    model.build((None, None))
+    with pytest.raises(ValueError, match="of no family.*distilbert: pooler=True"):
+        save_pretrained(model, None, tmp_path / "saved")
+    model = kt.TextEncoder(
+        12, 2, 8, 2, 16, sequence_length=16, pooler=False, **settings
+    )
+    model.build((None, None))
+    save_pretrained(model, None, tmp_path / "saved")
+    theirs = transformers.AutoModel.from_pretrained(tmp_path / "saved")
+    assert theirs.config.model_type == "distilbert"
