@@ -26,6 +26,7 @@ from keras_transformer.pretrained.weight_map import collect, fill
 
 _FILES = ("*.json", SINGLE, "*.model", "*.spm", "vocab.txt", "merges.txt")
 _FOLDERS = ("*/*",)  # other formats, and the same weights once more
+_ROLES = ("bos", "eos")  # ids of the tokenizer that configs have too
 
 
 def from_pretrained(
@@ -124,9 +125,11 @@ def save_pretrained(model, tokenizer, folder):
     architecture = config["architectures"][0]
     names = {name: family.file_name(name, architecture) for name in tensors}
     dtype = keras.backend.standardize_dtype(model.weights[0].dtype)
-    files = {"config.json": {**config, "torch_dtype": dtype}}
+    # A null where nothing tells the id: transformers has ids of its own by default.
+    ids = {f"{r}_token_id": getattr(tokenizer, f"{r}_id", None) for r in _ROLES}
+    files = {"config.json": {**ids, **config, "torch_dtype": dtype}}
     if hasattr(model, "generation"):
-        files[FILE] = write_generation(model)
+        files[FILE] = write_generation(model, ids["bos_token_id"])
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".saving-") as work:
         new = Path(work) / "new"

@@ -130,8 +130,12 @@ def _of_config(values):
     return {**values, "forced_bos_token_id": values.get("bos_token_id")}
 
 
-def write_generation(model) -> dict:
+def write_generation(model, bos_id: int | None = None) -> dict:
     """Return the content of `generation_config.json` for a model of ours.
+
+    Args:
+        model: The model.
+        bos_id: Its tokenizer's id of a text's beginning.
 
     Raises:
         ValueError: A setting that has no place there and changes the text.
@@ -145,7 +149,7 @@ def write_generation(model) -> dict:
     if ours.get("stop_ids") == []:
         raise _unwritten("stop_ids", [])
     values = {"eos_token_id": ours.pop("stop_ids", model.stop_id)}
-    values["pad_token_id"] = model.pad_id
+    values |= {"pad_token_id": model.pad_id, "bos_token_id": bos_id}
     if model.start_id is not None:
         values["decoder_start_token_id"] = model.start_id
         if "max_new_tokens" in ours:

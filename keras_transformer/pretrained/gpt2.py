@@ -90,7 +90,6 @@ class Gpt2(Family):
             "attn_pdrop": settings["attention_dropout"],
             "tie_word_embeddings": settings["tie_head"],
             "pad_token_id": settings["pad_id"],
-            "bos_token_id": settings["stop_id"],
             "eos_token_id": settings["stop_id"],
         }
 
