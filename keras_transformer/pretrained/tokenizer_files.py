@@ -3,15 +3,21 @@
 import json
 from pathlib import Path
 
-from keras_transformer.pretrained.config import read_json
+from keras_transformer.pretrained.added_tokens import (
+    add_to_tokenizer,
+    add_to_vocabulary,
+    added_tokens,
+    json_of,
+    more_special_tokens,
+    special_tokens,
+)
 from keras_transformer.tokenizers import (
     HuggingFaceTokenizer,
     MappedSentencePieceTokenizer,
     SentencePieceTokenizer,
 )
-from keras_transformer.tokenizers.huggingface_tokenizer import SPECIAL
-from keras_transformer.tokenizers.model_file import read_model
-from keras_transformer.tokenizers.tokenizer_json import as_huggingface
+from keras_transformer.tokenizers.model_file import read_content, read_model
+from keras_transformer.tokenizers.tokenizer_json import as_huggingface, template
 
 _MODELS = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
 _OWN_ROLES = ("pad", "unk", "bos", "eos")
@@ -22,6 +28,7 @@ _NORMALIZER = {
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
+_LANGUAGES = ("source_lang", "target_lang")
 _PLAIN = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # What a model is given of a text; transformers' classes for BERT add the segments, its
 # plain class does or does not, after its version.
@@ -60,13 +67,15 @@ def load_tokenizer(folder, config: dict):
 
     Raises:
         FileNotFoundError: None of these files.
-        ValueError: A vocabulary for each language, which are two tokenizers.
+        ValueError: A vocabulary for each language, which are two tokenizers; an
+            added token with another id than it would have, or that takes spaces
+            where the tokenizer cannot; an end of texts that has no token.
     """
     folder, family = Path(folder), config.get("model_type")
-    settings = _json(folder / "tokenizer_config.json")
-    named = _special_tokens(folder, settings)
+    settings = json_of(folder / "tokenizer_config.json")
+    named = special_tokens(folder, settings)
     if (folder / "tokenizer.json").is_file():
-        more = _more_special_tokens(folder, settings)
+        more = more_special_tokens(folder, settings)
         tokenizer = _with_known(folder / "tokenizer.json", named, more)
         if settings.get("tokenizer_class") not in _PLAIN:
             tokenizer.set_normalizer(
@@ -166,23 +175,43 @@ def with_template(tokenizer, family: str = "", *, bos: bool, eos: bool):
 
 
 def _save_mapped(tokenizer, folder):
-    if tokenizer.target is not tokenizer.source:
-        tokenizer.source.save(folder / "source.spm")
+    settings = _save_model(tokenizer, folder)
+    own = ("<extra_id_", ">>")  # what those kinds have without being told
+    found = [p for p in [*tokenizer.whole, *tokenizer.words] if not p.startswith(own)]
+    if found:
+        settings["added_tokens_decoder"] = {
+            str(tokenizer.vocabulary[piece]): {
+                "content": piece,
+                **dict.fromkeys(("lstrip", "rstrip", "single_word"), False),
+                "normalized": False,
+                "special": piece in tokenizer.whole,
+            }
+            for piece in found
+        }
+    return settings
+
+
+def _save_model(tokenizer, folder):
+    source, pieces = tokenizer.source, tokenizer.vocabulary
+    if tokenizer.target is not source:
+        source.save(folder / "source.spm")
         tokenizer.target.save(folder / "target.spm")
-        _write(folder / "vocab.json", tokenizer.vocabulary)
-        return {"tokenizer_class": "MarianTokenizer"}
-    pieces = tokenizer.vocabulary
-    if any(piece.startswith("<extra_id_") for piece in pieces):
-        tokenizer.source.save(folder / "spiece.model")
-        return {"tokenizer_class": "T5Tokenizer", "extra_ids": len(tokenizer.whole)}
-    if tokenizer.prefix == ["<s>"] and tokenizer.suffix == ["</s>"]:
-        tokenizer.source.save(folder / "sentencepiece.bpe.model")
+        _write(folder / "vocab.json", pieces)
+        named = zip(_LANGUAGES, tokenizer.languages, strict=True)
+        languages = {name: language for name, language in named if language}
+        return {"tokenizer_class": "MarianTokenizer", **languages}
+    if extra := sum(piece.startswith("<extra_id_") for piece in pieces):
+        source.save(folder / "spiece.model")
+        return {"tokenizer_class": "T5Tokenizer", "extra_ids": extra}
+    if pieces.get(source.id_to_piece(3)) == 4:  # fairseq's order
+        source.save(folder / "sentencepiece.bpe.model")
         return {"tokenizer_class": "XLMRobertaTokenizer"}
-    tokenizer.source.save(folder / "tokenizer.model")
-    ends = {"add_bos_token": tokenizer.prefix, "add_eos_token": tokenizer.suffix}
+    source.save(folder / "tokenizer.model")
     return {
         "tokenizer_class": "LlamaTokenizer",
-        **{name: bool(pieces) for name, pieces in ends.items()},
+        "legacy": not tokenizer.space_once,
+        "add_bos_token": bool(tokenizer.prefix),
+        "add_eos_token": bool(tokenizer.suffix),
     }
 
 
@@ -212,6 +241,7 @@ def _wordpiece(path, named, settings):
         handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
         **tokens,
     )
+    add_to_tokenizer(tokenizer, added_tokens(path.parent, settings))
     return HuggingFaceTokenizer(tokenizer.to_str(), named)
 
 
@@ -225,6 +255,7 @@ def _byte_level(folder, family, named, settings):
     spaced = settings.get("add_prefix_space", False)
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
     tokenizer.decoder = decoders.ByteLevel()
+    add_to_tokenizer(tokenizer, added_tokens(folder, settings))
     known = {**(_GPT2 if family == "gpt2" else _ROBERTA), **named}
     known = {r: t for r, t in known.items() if tokenizer.token_to_id(t) is not None}
     for role, token in known.items():
@@ -232,7 +263,8 @@ def _byte_level(folder, family, named, settings):
             token, lstrip=role == "mask", normalized=False, special=True
         )
         tokenizer.add_special_tokens([special])
-    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    first, last = _ends(settings, known, bos=False)
+    tokenizer.post_processor = template(first, last, tokenizer)
     if "sep" in known and "cls" in known:
         ends = [
             (known[role], tokenizer.token_to_id(known[role])) for role in ("sep", "cls")
@@ -247,15 +279,23 @@ def _sentencepiece(path, family, named, config, settings):
     own, processor = SentencePieceTokenizer(path), read_model(path)[1]
     size = processor.get_piece_size()  # without the padding that ours adds
     pieces = [processor.id_to_piece(id) for id in range(size)]
+    added = added_tokens(path.parent, settings)
+    keeps_spaces = not read_content(own.serialized).remove_spaces
+
+    def mapped(table, roles, whole=(), **more):
+        vocabulary = _numbered(table)
+        special, words = add_to_vocabulary(vocabulary, added, roles, keeps_spaces)
+        whole = dict.fromkeys([*whole, *special])
+        return MappedSentencePieceTokenizer(
+            path, vocabulary, roles, whole=whole, words=words, **more
+        )
+
     if family == "xlm-roberta" or path.name == "sentencepiece.bpe.model":
         # fairseq's order: four special pieces, then the model's from its fourth on.
         table = ["<s>", "<pad>", "</s>", "<unk>", *pieces[3:], "<mask>"]
         special = {**_ROBERTA, **named}
         roles = {r: special[r] for r in _OWN_ROLES}
-        return MappedSentencePieceTokenizer(
-            path, _numbered(table), roles, prefix=["<s>"], suffix=["</s>"],
-            whole=["<mask>"],
-        )  # fmt: skip
+        return mapped(table, roles, ["<mask>"], prefix=["<s>"], suffix=["</s>"])
     roles = {
         role: own.id_to_piece(id)
         for role in ("unk", "bos", "eos")
@@ -264,22 +304,31 @@ def _sentencepiece(path, family, named, config, settings):
     if size > own.pad_id:
         roles["pad"] = own.id_to_piece(own.pad_id)
     roles |= {r: t for r, t in named.items() if r in _OWN_ROLES}
-    roles = {role: piece for role, piece in roles.items() if piece in set(pieces)}
     if family == "t5":
         count = settings.get("extra_ids", 100)
         extra = [f"<extra_id_{i}>" for i in reversed(range(count))]
         room = config.get("vocab_size", size + count) - size
         extra = extra[len(extra) - room :] if room < count else extra
-        return MappedSentencePieceTokenizer(
-            path, _numbered([*pieces, *extra]), roles, suffix=["</s>"], whole=extra
-        )
-    first = (
-        [roles["bos"]] if settings.get("add_bos_token", True) and "bos" in roles else []
-    )
-    last = [roles["eos"]] if settings.get("add_eos_token", False) else []
-    return MappedSentencePieceTokenizer(
-        path, _numbered(pieces), roles, prefix=first, suffix=last
-    )
+        return mapped([*pieces, *extra], roles, extra, suffix=["</s>"])
+    first, last = _ends(settings, roles, bos=True)
+    once = not settings.get("legacy", False)
+    return mapped(pieces, roles, prefix=first, suffix=last, space_once=once)
+
+
+def _ends(settings, roles, bos):
+    """Return what stands before and after each text, after the tokenizer's config."""
+    ends = []
+    for role, default in (("bos", bos), ("eos", False)):
+        asked = settings.get(f"add_{role}_token")
+        if asked and role not in roles:
+            raise ValueError(
+                f"tokenizer_config.json has add_{role}_token=true, but the tokenizer "
+                f"has no {role} token. Name one of its tokens there as {role}_token, "
+                f"or set add_{role}_token to false."
+            )
+        wanted = default if asked is None else asked
+        ends.append([roles[role]] if wanted and role in roles else [])
+    return ends
 
 
 def _marian(folder, named, settings):
@@ -291,47 +340,39 @@ def _marian(folder, named, settings):
             "of source.spm with vocab.json and one of target.spm with "
             "target_vocab.json, and pass both to Translator."
         )
-    vocabulary = _json(folder / "vocab.json")
-    roles = {"pad": "<pad>", "unk": "<unk>", "eos": "</s>", **named}
-    roles = {r: roles[r] for r in _OWN_ROLES if roles.get(r) in vocabulary}
+    for name in ("vocab.json", "target.spm"):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(
+                f"The folder {str(folder)!r} has source.spm, but not {name!r}, which "
+                "belongs to it. Fetch the folder again, or load the model alone: "
+                "tokenizer=False."
+            )
+    vocabulary = json_of(folder / "vocab.json")
+    roles = {"pad": "<pad>", "unk": "<unk>", "eos": "</s>"}
+    roles = {role: piece for role, piece in roles.items() if piece in vocabulary}
+    roles |= {r: t for r, t in named.items() if r in _OWN_ROLES}
+    if "eos" not in roles:
+        raise ValueError(
+            f"The file {str(folder / 'vocab.json')!r} lacks the token '</s>', which "
+            "ends each source. Name another one as eos_token in tokenizer_config.json."
+        )
     languages = [piece for piece in vocabulary if piece.startswith(">>")]
+    added = added_tokens(folder, settings)
+    special, words = add_to_vocabulary(vocabulary, added, roles, keeps_spaces=False)
     return MappedSentencePieceTokenizer(
         folder / "source.spm",
         vocabulary,
         roles,
         suffix=[roles["eos"]],
-        whole=languages,
+        whole=dict.fromkeys([*languages, *special]),
+        words=words,
         target_model=folder / "target.spm",
+        languages=[settings.get(name) for name in _LANGUAGES],
     )
 
 
 def _numbered(pieces):
     return {piece: id for id, piece in enumerate(pieces)}
-
-
-def _special_tokens(folder, settings):
-    """Return role -> token, after both files that may name them."""
-    named = {**settings, **_json(folder / "special_tokens_map.json")}
-    found = {}
-    for role in SPECIAL:
-        token = named.get(f"{role}_token")
-        token = token.get("content") if isinstance(token, dict) else token
-        if token:
-            found[role] = token
-    return found
-
-
-def _more_special_tokens(folder, settings):
-    """Return the special tokens that have no role."""
-    named = {**settings, **_json(folder / "special_tokens_map.json")}
-    found = named.get("additional_special_tokens") or []
-    extra = named.get("extra_special_tokens") or []
-    found = [*found, *(extra.values() if isinstance(extra, dict) else extra)]
-    return [t.get("content") if isinstance(t, dict) else t for t in found]
-
-
-def _json(path):
-    return read_json(path) if path.is_file() else {}
 
 
 def _write(path, values):

@@ -17,7 +17,10 @@ MODEL = "model.keras"
 KINDS = {
     "SentencePieceTokenizer": (),
     "HuggingFaceTokenizer": ("special_tokens",),
-    "MappedSentencePieceTokenizer": ("special_tokens", "prefix", "suffix", "whole"),
+    "MappedSentencePieceTokenizer": (
+        *("special_tokens", "prefix", "suffix"),
+        *("whole", "words", "space_once", "languages"),
+    ),
 }
 
 

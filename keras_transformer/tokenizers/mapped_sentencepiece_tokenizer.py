@@ -5,6 +5,7 @@ import re
 from keras_transformer.ops.checks import check_integer
 from keras_transformer.tokenizers.checks import id_rows, pad_rows
 from keras_transformer.tokenizers.decode_stream import DecodeStream
+from keras_transformer.tokenizers.model_file import without_prefix
 from keras_transformer.tokenizers.sentencepiece_tokenizer import SentencePieceTokenizer
 
 
@@ -22,8 +23,13 @@ class MappedSentencePieceTokenizer:
         special_tokens: Role (`"pad"`, `"unk"`, `"bos"`, `"eos"`) -> piece.
         prefix: Pieces before each text.
         suffix: Pieces after each text.
-        whole: Pieces that stand in a text as they are (`<extra_id_0>`, `>>de<<`).
+        whole: Special pieces that stand in a text as they are (`<extra_id_0>`,
+            `>>de<<`).
+        words: Pieces that do too and are text, which decoding keeps.
+        space_once: Whether the space that the model puts before a text stands at its
+            beginning alone, and not after each of these pieces too (Llama).
         target_model: Model that joins pieces, if it is another (Marian's).
+        languages: Names of the languages of sources and targets, for the files.
 
     Attributes:
         vocabulary_size: Number of ids V; also as `vocab_size`.
@@ -52,7 +58,10 @@ class MappedSentencePieceTokenizer:
         prefix=(),
         suffix=(),
         whole=(),
+        words=(),
+        space_once: bool = False,
         target_model=None,
+        languages=(None, None),
     ):
         self.source = SentencePieceTokenizer(model)
         self.target = self.source
@@ -60,14 +69,16 @@ class MappedSentencePieceTokenizer:
             self.target = SentencePieceTokenizer(target_model)
         self.vocabulary = dict(vocabulary)
         self.special_tokens = dict(special_tokens)
-        self.prefix, self.suffix, self.whole = list(prefix), list(suffix), list(whole)
-        needed = [
+        self.prefix, self.suffix = list(prefix), list(suffix)
+        self.whole, self.words = list(whole), list(words)
+        self.space_once, self.languages = bool(space_once), list(languages)
+        special = [
             *self.special_tokens.values(),
             *self.prefix,
             *self.suffix,
             *self.whole,
         ]
-        for piece in needed:
+        for piece in [*special, *self.words]:
             if piece not in self.vocabulary:
                 raise ValueError(f"The piece {piece!r} is not in the vocabulary.")
         self._pieces = {id: piece for piece, id in self.vocabulary.items()}
@@ -77,10 +88,14 @@ class MappedSentencePieceTokenizer:
             setattr(self, f"{role}_id", self.vocabulary.get(piece))
         if self.pad_id is None:
             self.pad_id = self.eos_id or 0
-        self._hidden = {self.vocabulary[piece] for piece in needed}
+        self._hidden = {self.vocabulary[piece] for piece in special}
         self._hidden.discard(self.unk_id)
-        patterns = sorted(map(re.escape, self.whole), key=len, reverse=True)
-        self._whole = re.compile(f"({'|'.join(patterns)})") if patterns else None
+        found = sorted({*self.whole, *self.words}, key=len, reverse=True)
+        pattern = "|".join(map(re.escape, found))
+        self._whole = re.compile(f"({pattern})") if found else None
+        self._after = self.source  # what cuts the text after one of these
+        if self.space_once and found:
+            self._after = SentencePieceTokenizer(without_prefix(self.source.serialized))
 
     def id_to_piece(self, id: int) -> str:
         """Return the piece of an id."""
@@ -172,9 +187,11 @@ class MappedSentencePieceTokenizer:
     def _cut(self, text, model):
         if self._whole is None or not isinstance(text, str):
             return model.pieces([text])[0]
-        pieces = []
-        for index, part in enumerate(self._whole.split(text)):
-            pieces += [part] if index % 2 else model.pieces(part)
+        first, *rest = self._whole.split(text)
+        pieces = model.pieces(first)
+        after = self._after if model is self.source else model
+        for index, part in enumerate(rest):
+            pieces += after.pieces(part) if index % 2 else [part]
         return pieces
 
     def _join(self, ids, skip):

@@ -120,6 +120,16 @@ def without_rule_path(serialized: bytes, path: str) -> bytes:
     return b"".join(parts)
 
 
+def without_prefix(serialized: bytes) -> bytes:
+    """Return a model that puts no space before a text."""
+    parts = []
+    for number, body in _fields(serialized):
+        # The last of equal fields counts: `add_dummy_prefix`, false.
+        body += b"\x18\x00" if number == NORMALIZER else b""
+        parts += [_varint(number << 3 | 2), _varint(len(body)), body]
+    return b"".join(parts)
+
+
 def _fields(message):
     """Yield number and value of the fields of a Protocol Buffers message."""
     position = 0

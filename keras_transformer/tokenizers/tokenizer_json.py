@@ -53,7 +53,7 @@ def as_huggingface(tokenizer, *, bos: bool, eos: bool) -> HuggingFaceTokenizer:
     made.add_special_tokens([package.AddedToken(p, normalized=False) for p in special])
     first = [roles["bos"]] if bos and "bos" in roles else []
     last = [roles["eos"]] if eos and "eos" in roles else []
-    made.post_processor = _template(first, last, made)
+    made.post_processor = template(first, last, made)
     return HuggingFaceTokenizer(made, roles)
 
 
@@ -165,7 +165,8 @@ def _decoder(content):
     return decoders.Sequence(steps)
 
 
-def _template(first, last, tokenizer):
+def template(first, last, tokenizer):
+    """Return what puts pieces before and after each text."""
     from tokenizers import processors
 
     special = [(piece, tokenizer.token_to_id(piece)) for piece in first + last]

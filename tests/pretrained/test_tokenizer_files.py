@@ -161,8 +161,6 @@ def test_a_saved_tokenizer_gives_the_same_ids_here_and_there(key, tmp_path):
     again = load_tokenizer(tmp_path / "b", {"model_type": family, "vocab_size": 200})
     if isinstance(ours, HuggingFaceTokenizer):
         class_name = "PreTrainedTokenizerFast"
-    if key == "marian":
-        write_marian_languages(tmp_path / "b")
     theirs = getattr(transformers, class_name).from_pretrained(tmp_path / "b")
     for text in TEXTS:
         assert again.encode(text) == theirs(text)["input_ids"] == ours.encode(text)
@@ -184,12 +182,6 @@ def test_a_saved_tokenizer_hands_on_what_the_model_takes(family, tmp_path):
     found = again("the film", "was good")
     assert dict(found) == dict(pair)
     assert ("token_type_ids" in found) == (family in ("bert", ""))
-
-
-def write_marian_languages(folder):
-    path = folder / "tokenizer_config.json"
-    languages = {"source_lang": "en", "target_lang": "ko"}
-    write_json(path, {**json.loads(path.read_text("utf-8")), **languages})
 
 
 @pytest.mark.parametrize("key", ["gpt2", "t5", "bert"])
