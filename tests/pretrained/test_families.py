@@ -229,6 +229,21 @@ def test_half_precision_files_are_read_and_written(dtype, tmp_path):
         assert torch.equal(again.state_dict()[name], weight)
 
 
+@pytest.mark.parametrize("file", ["float32", "bfloat16"])
+def test_a_file_of_another_dtype_is_rounded_once(file, tmp_path):
+    theirs = make("gpt2").to(getattr(torch, file))
+    theirs.save_pretrained(tmp_path)
+    ours, _ = from_pretrained(tmp_path, tokenizer=False, dtype="float16")
+    assert {keras.backend.standardize_dtype(w.dtype) for w in ours.weights} == {
+        "float16"
+    }
+    for ours_, their in (
+        (ours.embedding.token_embedding.embeddings, theirs.transformer.wte.weight),
+        (ours.decoder.final_norm.gamma, theirs.transformer.ln_f.weight),
+    ):
+        assert_close(array(ours_), their.half().float().detach().numpy(), atol=0)
+
+
 @pytest.mark.parametrize(
     "settings",
     [

@@ -121,6 +121,20 @@ def test_generation_is_that_of_transformers_with_its_generation_config(name, tmp
         assert not same(ours_writes(plain, batch), expected, stops)
 
 
+@pytest.mark.parametrize("key", ["gpt2", "llama"])
+def test_prompts_padded_on_the_left_are_written_on_as_in_transformers(key, tmp_path):
+    theirs = make(key)
+    theirs.generation_config = transformers.GenerationConfig(
+        eos_token_id=2, pad_token_id=0
+    )
+    theirs.save_pretrained(tmp_path)
+    batch = {"token_ids": np.array([[5, 6, 7, 8], [0, 0, 9, 4], [0, 3, 12, 11]])}
+    batch["padding_mask"] = batch["token_ids"] != 0
+    expected = written(theirs, batch)
+    ours, _ = from_pretrained(tmp_path, tokenizer=False)
+    assert same(ours_writes(ours, batch), expected, [2])
+
+
 def test_without_a_file_of_its_own_the_config_says_how_to_generate(tmp_path):
     theirs = make("bart")
     theirs.save_pretrained(tmp_path)

@@ -76,6 +76,21 @@ CHECKPOINTS = {
         "DistilBertConfig",
         dict(DISTIL, activation="relu", sinusoidal_pos_embds=True),
     ),
+    "distilbert-free": (
+        "DistilBertForMaskedLM",
+        "DistilBertConfig",
+        dict(DISTIL, tie_word_embeddings=False),
+    ),
+    "roberta-free": (
+        "RobertaForMaskedLM",
+        "RobertaConfig",
+        dict(ROBERTA, tie_word_embeddings=False),
+    ),
+    "xlm-roberta-free": (
+        "XLMRobertaForMaskedLM",
+        "XLMRobertaConfig",
+        dict(ROBERTA, tie_word_embeddings=False),
+    ),
     "roberta": ("RobertaModel", "RobertaConfig", ROBERTA),
     "roberta-masked": (
         "RobertaForMaskedLM",
