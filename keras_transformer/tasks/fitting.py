@@ -17,6 +17,7 @@ from keras_transformer.training import (
     InverseSquareRoot,
     KeepLast,
     Perplexity,
+    TokenAccuracy,
     TokenCrossentropy,
     average_checkpoints,
 )
@@ -114,10 +115,7 @@ def compile_for_tokens(model, rate, label_smoothing):
     model.compile(
         keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9),
         loss=TokenCrossentropy(label_smoothing),
-        weighted_metrics=[
-            Perplexity(),
-            keras.metrics.SparseCategoricalAccuracy("accuracy"),
-        ],
+        weighted_metrics=[Perplexity(), TokenAccuracy()],
     )
 
 

@@ -6,6 +6,7 @@ from keras_transformer.training.mask_tokens import mask_tokens
 from keras_transformer.training.shift_right import shift_right
 from keras_transformer.training.token_crossentropy import (
     Perplexity,
+    TokenAccuracy,
     TokenCrossentropy,
     token_losses,
 )
@@ -14,6 +15,7 @@ __all__ = [
     "InverseSquareRoot",
     "KeepLast",
     "Perplexity",
+    "TokenAccuracy",
     "TokenCrossentropy",
     "average_checkpoints",
     "mask_tokens",

@@ -1,4 +1,4 @@
-"""The loss of predicted tokens, and the perplexity that it makes."""
+"""The loss of predicted tokens, the perplexity that it makes, and the accuracy."""
 
 import keras
 from keras import ops
@@ -75,8 +75,30 @@ def token_losses(labels, logits, label_smoothing: float = 0.0):
     return losses
 
 
+class _TokenMean(keras.metrics.Mean):
+    """The weighted mean over tokens of what `measure` returns for each, (B, T).
+
+    Each token counts alike, in batches of any length.
+    """
+
+    def __init__(self, name: str, **kwargs):
+        super().__init__(name=name, **kwargs)
+        self._carried_mask = CarriedMask(autocast=False)
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        values = self.measure(y_true, y_pred)
+        weights = ops.cast(self._carried_mask(y_pred), values.dtype)
+        if sample_weight is not None:
+            given = ops.cast(sample_weight, values.dtype)
+            if len(given.shape) == 1:
+                given = ops.expand_dims(given, 1)  # one for each text
+            weights = weights * ops.broadcast_to(given, ops.shape(values))
+        # In one row: Keras takes the mean of each row, so that short ones count more.
+        super().update_state(ops.reshape(values, [-1]), ops.reshape(weights, [-1]))
+
+
 @keras.saving.register_keras_serializable(package=PACKAGE)
-class Perplexity(keras.metrics.Mean):
+class Perplexity(_TokenMean):
     """`exp(mean loss of a token)`: among how many tokens the model wavers.
 
     Each token counts alike, in batches of any length.
@@ -99,19 +121,43 @@ class Perplexity(keras.metrics.Mean):
     """
 
     def __init__(self, name: str = "perplexity", **kwargs):
-        super().__init__(name=name, **kwargs)
-        self._carried_mask = CarriedMask(autocast=False)
+        super().__init__(name, **kwargs)
 
-    def update_state(self, y_true, y_pred, sample_weight=None):
-        losses = token_losses(y_true, y_pred)
-        weights = ops.cast(self._carried_mask(y_pred), losses.dtype)
-        if sample_weight is not None:
-            given = ops.cast(sample_weight, losses.dtype)
-            if len(given.shape) == 1:
-                given = ops.expand_dims(given, 1)  # one for each text
-            weights = weights * ops.broadcast_to(given, ops.shape(losses))
-        # In one row: Keras takes the mean of each row, so that short ones count more.
-        super().update_state(ops.reshape(losses, [-1]), ops.reshape(weights, [-1]))
+    def measure(self, labels, logits):
+        """Return the loss of each token, (B, T)."""
+        return token_losses(labels, logits)
 
     def result(self):
         return ops.exp(super().result())
+
+
+@keras.saving.register_keras_serializable(package=PACKAGE)
+class TokenAccuracy(_TokenMean):
+    """The share of tokens that the model finds most likely where they stand.
+
+    Each token counts alike, in batches of any length. (In Keras's
+    `SparseCategoricalAccuracy` those of short batches count more.)
+
+    Masks: as in `TokenCrossentropy`, the one that the logits carry counts.
+
+    Args:
+        name: Name of the metric.
+        **kwargs: As in `keras.metrics.Mean`.
+
+    Call arguments:
+        y_true: As in `Perplexity`.
+        y_pred: As in `Perplexity`.
+        sample_weight: As in `Perplexity`.
+
+    Example:
+
+    >>> model.compile("adam", TokenCrossentropy(), weighted_metrics=[TokenAccuracy()])
+    """
+
+    def __init__(self, name: str = "accuracy", **kwargs):
+        super().__init__(name, **kwargs)
+
+    def measure(self, labels, logits):
+        """Return 1 for each token that is found, 0 for any other, (B, T)."""
+        found = ops.cast(ops.argmax(logits, axis=-1), "int32")
+        return ops.cast(ops.equal(found, ops.cast(labels, "int32")), "float32")

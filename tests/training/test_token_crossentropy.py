@@ -4,7 +4,12 @@ import pytest
 from keras import ops
 
 from cases.helpers import array
-from keras_transformer.training import Perplexity, TokenCrossentropy, token_losses
+from keras_transformer.training import (
+    Perplexity,
+    TokenAccuracy,
+    TokenCrossentropy,
+    token_losses,
+)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -40,15 +45,21 @@ def test_padding_changes_neither_loss_nor_perplexity():
 
 def test_each_token_counts_alike_in_batches_of_any_length():
     rng = np.random.default_rng(2)
-    metric, losses = Perplexity(), []
+    perplexity, accuracy = Perplexity(), TokenAccuracy()
+    losses, found = [], []
     for rows, length, tokens in [(3, 2, 2), (2, 5, 4), (1, 9, 3)]:
         logits = rng.normal(scale=length, size=(rows, length, 4)).astype("float32")
         labels = rng.integers(0, 4, (rows, length))
         weights = np.broadcast_to(np.arange(length) < tokens, (rows, length))
-        metric.update_state(labels, logits, weights.astype("float32"))
+        for metric in (perplexity, accuracy):
+            metric.update_state(labels, logits, weights.astype("float32"))
         losses.append(array(token_losses(labels, logits))[:, :tokens].ravel())
+        found.append((logits.argmax(-1) == labels)[:, :tokens].ravel())
     expected = np.exp(np.concatenate(losses).mean())
-    assert float(metric.result()) == pytest.approx(expected, rel=1e-5)
+    assert float(perplexity.result()) == pytest.approx(expected, rel=1e-5)
+    expected = np.concatenate(found).mean()
+    assert 0.1 < expected < 0.9
+    assert float(accuracy.result()) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +97,10 @@ def test_perplexity_counts_the_mask_that_the_logits_carry(weighted):
     metric = Perplexity()
     metric.update_state(labels, model(ids), weights)
     assert float(metric.result()) == pytest.approx(found[1], rel=1e-5)
+    metric = TokenAccuracy()
+    metric.update_state(labels, model(ids), weights)
+    right = array(model(ids)).argmax(-1) == labels
+    assert float(metric.result()) == pytest.approx(np.average(right, weights=each))
 
 
 @pytest.mark.parametrize("floatx", ["float16", "bfloat16"])
