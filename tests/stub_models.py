@@ -186,10 +186,15 @@ def log_softmax(logits):
     return logits - highest - np.log(np.exp(logits - highest).sum(-1, keepdims=True))
 
 
+def table_logits(table, text):
+    """Return the logits of `TableModel` after a text."""
+    row = sum(place * (token + 1) for place, token in enumerate(text, 1))
+    return table[row % len(table)]
+
+
 def table_log_probs(table, text):
     """Return what `TableModel` predicts after a text, in float64."""
-    row = sum(place * (token + 1) for place, token in enumerate(text, 1)) % len(table)
-    return log_softmax(table[row])
+    return log_softmax(table_logits(table, text))
 
 
 def every_text(table, prompt, stop_ids, max_new_tokens):

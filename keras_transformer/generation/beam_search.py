@@ -11,7 +11,7 @@ from keras import ops
 from keras_transformer.generation.inputs import as_rows, prepare
 from keras_transformer.generation.limits import Limits
 from keras_transformer.generation.loop import Search
-from keras_transformer.generation.processors import History
+from keras_transformer.generation.processors import History, log_probabilities
 from keras_transformer.generation.rereading import Rereading
 from keras_transformer.ops.checks import check_integer, check_number
 
@@ -128,8 +128,11 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Search for the most probable texts: `num_beams` are kept at each step.
 
-    Equal to the search of Hugging Face's `generate` with the same settings. One
-    beam is greedy search. Compiled as `generate` is.
+    Equal to the search of Hugging Face's `generate` with the same settings: the
+    processors change log-probabilities, and what they leave is summed to the score
+    (normalised again with `renormalize_logits`). One beam is greedy search, as there:
+    its processors change logits, as in `generate`, and the score is of the
+    log-probabilities that the changed logits make. Compiled as `generate` is.
 
     Args:
         model: A model with `start` and `step`, such as `Seq2SeqTransformer`.
@@ -240,9 +243,8 @@ def _search(model, settings, task, rows, width):
 
     def advance(carry):
         values, count = carry["values"], carry["new_tokens"]
-        log_probs, state, coverage = _step(carry)
-        history = _history(carry)
-        log_probs = settings.apply(log_probs, history, values)
+        logits, state, coverage = _step(carry)
+        log_probs = _processed(ops.cast(logits, "float32"), _history(carry), values)
         vocabulary = log_probs.shape[-1]
         log_probs = ops.reshape(log_probs, (rows, beams, vocabulary))
         totals = ops.maximum(log_probs, _NEVER) + carry["scores"][..., None]
@@ -289,12 +291,18 @@ def _search(model, settings, task, rows, width):
     def _step(carry):
         if not covers:
             logits, state = model.step(carry["last"], carry["state"])
-            return _log_probs(logits), state, None
+            return logits, state, None
         logits, state, alignment = model.step(
             carry["last"], carry["state"], return_alignment=True
         )
         alignment = ops.reshape(ops.cast(alignment, "float32"), (rows, beams, -1))
-        return _log_probs(logits), state, carry["coverage"] + alignment
+        return logits, state, carry["coverage"] + alignment
+
+    def _processed(logits, history, values):
+        """Return log-probabilities, or what the processors make of them."""
+        if beams == 1:  # as in greedy search, where processors change logits
+            return log_probabilities(settings.apply(logits, history, values))
+        return settings.apply(log_probabilities(logits), history, values)
 
     def _history(carry):
         count = carry["new_tokens"]
@@ -349,10 +357,6 @@ def _search(model, settings, task, rows, width):
 
     key = ("beams", settings.static, rows, width, slots, len(task.stop_ids))
     return Search(model, key, begin, advance, going)
-
-
-def _log_probs(logits):
-    return ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
 
 
 def _best(scores, count):

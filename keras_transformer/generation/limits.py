@@ -140,7 +140,7 @@ class Limits:
         for processor in self.processors:
             logits = _checked(processor(logits, history), logits, processor)
         if self.renormalize_logits:
-            logits = ops.log_softmax(logits, axis=-1)
+            logits = change.log_probabilities(logits)
         return logits
 
 

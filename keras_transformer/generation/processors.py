@@ -1,8 +1,8 @@
 """What changes the logits of a step before a token is chosen.
 
 A processor is a function `(logits, history) -> logits` of float32 logits (B, V)
-(log-probabilities in beam search). Processors are applied one after the other;
-`-inf` forbids a token.
+(log-probabilities in a search of several beams). Processors are applied one after the
+other; `-inf` forbids a token.
 """
 
 from typing import NamedTuple
@@ -80,6 +80,16 @@ def force_token(logits, id: int, now):
     """Forbid all ids but one where `now` is `True`, a boolean scalar."""
     forced = np.where(np.arange(logits.shape[-1]) == id, 0.0, _FORBIDDEN)
     return ops.where(now, forced[None].astype("float32"), logits)
+
+
+def log_probabilities(logits):
+    """Return the logarithm of the softmax; a forbidden token stays so, even if all are.
+
+    Args:
+        logits: (B, V).
+    """
+    logs = ops.log_softmax(logits, axis=-1)
+    return ops.where(ops.equal(logits, _FORBIDDEN), _FORBIDDEN, logs)
 
 
 def keep_top_k(logits, k: int):

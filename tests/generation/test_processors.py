@@ -13,7 +13,14 @@ from keras_transformer.generation.processors import (
     keep_top_p,
     penalize_repetition,
 )
-from stub_models import AligningModel, random_table, table_log_probs, table_model
+from stub_models import (
+    AligningModel,
+    log_softmax,
+    random_table,
+    table_log_probs,
+    table_logits,
+    table_model,
+)
 
 STOP = 4
 TABLE = random_table(6, seed=8, number=997)
@@ -122,19 +129,18 @@ def test_equally_likely_tokens_are_kept_together():
         assert kept.tolist() == [True, True, True, False, False, False]
 
 
-def log_probs_by_hand(prompt, text, settings):
-    """What is left of the log-probabilities after the processors of a beam."""
-    seen = [*prompt, *text]
-    logs = table_log_probs(TABLE, seen).copy()
+def processed_by_hand(logits, seen, count, settings):
+    """What the processors leave of logits after `seen`, of which `count` are new."""
+    logits = logits.copy()
     penalty = settings.get("repetition_penalty", 1.0)
     for token in set(seen):
-        logs[token] *= penalty
+        logits[token] *= penalty if logits[token] < 0 else 1 / penalty
     size = settings.get("no_repeat_ngram_size", 0)
     if size:
-        logs[list(banned_by_hand(seen, size))] = -np.inf
-    if len(text) < settings.get("min_new_tokens", 0):
-        logs[STOP] = -np.inf
-    return logs
+        logits[list(banned_by_hand(seen, size))] = -np.inf
+    if count < settings.get("min_new_tokens", 0):
+        logits[STOP] = -np.inf
+    return logits
 
 
 SETTINGS = [
@@ -146,23 +152,50 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=range(4))
-def test_processors_compose_in_both_searches(settings):
+def test_processors_compose_in_greedy_search_which_is_that_of_one_beam(settings):
     model = table_model(TABLE, stop_id=STOP)
-    found = beam_search(
-        model, PROMPTS, num_beams=1, max_new_tokens=5, length_penalty=0.0, **settings
-    )
-    for (row,), prompt in zip(found, PROMPTS, strict=True):
+    settings = {"max_new_tokens": 5, **settings}
+    greedy = generate(model, PROMPTS, **settings).tolist()
+    found = beam_search(model, PROMPTS, num_beams=1, length_penalty=0.0, **settings)
+    for (row,), tokens, prompt in zip(found, greedy, PROMPTS, strict=True):
         text, score = [], 0.0
         while len(text) < 5 and STOP not in text:
-            logs = log_probs_by_hand(prompt, text, settings)
-            text.append(int(logs.argmax()))
-            score += logs[text[-1]]
-        assert row.token_ids == text
+            seen = [*prompt, *text]
+            logits = table_logits(TABLE, seen)
+            logits = processed_by_hand(logits, seen, len(text), settings)
+            text.append(int(logits.argmax()))
+            score += log_softmax(logits)[text[-1]]
+        assert row.token_ids == text == tokens[: len(text)]
         assert row.score == pytest.approx(score, rel=1e-5)
-    if "repetition_penalty" not in settings:  # logits and log-probabilities agree
-        greedy = generate(model, PROMPTS, max_new_tokens=5, **settings).tolist()
-        for (row,), tokens in zip(found, greedy, strict=True):
-            assert row.token_ids == tokens[: len(row.token_ids)]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=range(4))
+def test_several_beams_sum_what_processors_leave_of_log_probabilities(settings):
+    model, every = table_model(TABLE, stop_id=STOP), 36  # 6 * 6, more than there are
+    wide = {"num_beams": every, "max_new_tokens": 2, "length_penalty": 0.0}
+    for prompt in PROMPTS:
+        ((*found,),) = beam_search(model, [prompt], **wide, **settings)
+        for text, score in found:
+            expected = 0.0
+            for place, token in enumerate(text):
+                seen = [*prompt, *text[:place]]
+                logs = table_log_probs(TABLE, seen)
+                expected += processed_by_hand(logs, seen, place, settings)[token]
+            assert np.isfinite(expected)
+            assert score == pytest.approx(expected, rel=1e-5)
+        assert len({tuple(text) for text, _ in found}) == len(found) > 4
+
+
+def test_a_penalty_of_one_beam_is_of_logits_whose_sign_counts():
+    # As log-probabilities, which are negative, both would become less likely.
+    table = np.full((5, 5), -9.0)
+    table[:, 1], table[:, 2] = 3.0, 2.5
+    model = table_model(table, last_only=True, stop_id=STOP)
+    settings = {"repetition_penalty": 1.5, "max_new_tokens": 1}
+    assert generate(model, [[1]], **settings).tolist() == [[2]]
+    ((best,),) = beam_search(model, [[1]], num_beams=1, **settings)
+    assert best.token_ids == [2]
+    assert best.score == pytest.approx(log_softmax([-9, 2, 2.5, -9, -9])[2])
 
 
 def next_is_sum_of_last_two(logits, history):
@@ -240,4 +273,5 @@ def test_where_every_token_is_forbidden_the_search_still_ends():
     (sampled,) = generate(stub, [[1]], temperature=1.0, seed=0, **settings).tolist()
     assert sorted(sampled[:2]) == [0, 2]
     # Beams find no text of nine tokens, and say so.
-    assert beam_search(stub, [[1]], num_beams=2, **settings) == [[]]
+    for more in ({"num_beams": 1}, {"num_beams": 2}, {"renormalize_logits": True}):
+        assert beam_search(stub, [[1]], **more, **settings) == [[]]

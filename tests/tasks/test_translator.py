@@ -7,7 +7,9 @@ from word_tokenizer import WordTokenizer
 import keras_transformer as kt
 from cases.helpers import Interrupt, slow_on
 from keras_transformer import Translator
+from keras_transformer.generation import generate
 from keras_transformer.generation.loop import Search
+from keras_transformer.generation.rereading import until_stop
 from keras_transformer.models import Seq2SeqTransformer
 from keras_transformer.tasks.fitting import batch_tokens
 from keras_transformer.tasks.recipes import TRANSLATORS
@@ -73,6 +75,25 @@ def test_where_every_token_is_forbidden_the_translation_is_empty():
     assert translator.translate(["하나 둘", ""], **settings) == ["", ""]
     (found, _) = translator.translate(["하나 둘", ""], n_best=2, **settings)
     assert found == [("", 0.0)]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"repetition_penalty": 1.5},
+        {"no_repeat_ngram_size": 1},
+        {"min_new_tokens": 9},
+    ],
+    ids=str,
+)
+def test_one_beam_translates_as_greedy_search_does(translator, settings):
+    sources = ["하나 둘 둘 셋", "넷 넷", "셋 하나 둘 넷 셋"]
+    settings = {"max_new_tokens": 12, **settings}
+    ids, _ = translator._encode(sources, [])
+    greedy = generate(translator.model, ids, **settings)
+    stop = translator.model.stop_id
+    texts = [translator._decode(until_stop(row, [stop]), [stop]) for row in greedy]
+    assert translator.translate(sources, 1, **settings) == texts
 
 
 def test_the_best_come_first(translator):
