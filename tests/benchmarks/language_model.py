@@ -19,6 +19,7 @@ official test texts.
 import argparse
 import hashlib
 import json
+import shutil
 import sys
 import time
 import unicodedata
@@ -153,7 +154,9 @@ class Notes(dict):
 
     def add(self, **numbers) -> None:
         self.update(numbers)
-        self.file.write_text(json.dumps(self))
+        new = self.file.with_suffix(".new")  # whole, or not there
+        new.write_text(json.dumps(self))
+        new.replace(self.file)
 
 
 def prepare(texts: list[str], folder: Path, notes: Notes, options) -> None:
@@ -220,10 +223,12 @@ def train(parts, folder: Path, options) -> tuple[TextGenerator, Notes]:
             validation_data=parts["validation"],
             seed=options.seed,
             checkpoint_folder=folder / "checkpoint",
+            keep_checkpoints=True,  # the time is over: without them it begins anew
             callbacks=[clock, log],
             **{"epochs": 1000, "verbose": 2, **fit},
         )
         generator.save(done)
+    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
     return TextGenerator.load(done), notes
 
 

@@ -21,6 +21,7 @@ multi30k and ko_en are read from --data: folders that hold the files as publishe
 import argparse
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -166,11 +167,13 @@ def train(parts, folder: Path, options) -> tuple[Translator, dict]:
             validation_data=parts["validation"],
             seed=options.seed,
             checkpoint_folder=folder / "checkpoint",
+            keep_checkpoints=True,  # the time is over: without them it begins anew
             callbacks=[Clock(note, options.minutes), log],
             verbose=2,
             **{**epochs, **dict(options.fit)},
         )
         translator.save(done)
+    shutil.rmtree(folder / "checkpoint", ignore_errors=True)
     return Translator.load(done), json.loads(note.read_text())
 
 
