@@ -136,6 +136,18 @@ def test_batches_are_shuffled_afresh_and_reproducibly():
     assert np.array_equal(np.random.get_state()[1], state)
 
 
+def test_the_batches_of_an_epoch_can_be_asked_for():
+    rows, labels = random_rows()
+    data = BucketedDataset(rows, labels, batch_size=8)
+    orders = []
+    for _ in range(3):
+        orders.append(data.order.tolist())
+        data.on_epoch_end()
+    for epoch in (1, 0, 2, 2):
+        data.set_epoch(epoch)
+        assert data.epoch == epoch and data.order.tolist() == orders[epoch]
+
+
 def test_default_edges_need_least_padding():
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -283,12 +295,12 @@ def test_what_cannot_be_batched_is_refused(arguments, settings, error, message):
 
 
 def test_redrawn_rows_come_in_the_next_epoch_and_keep_their_labels():
-    drawn = iter([[[9] * 3, [8] * 9, [7]], [[1], [2], [3]]])
+    drawn = {1: [[9] * 3, [8] * 9, [7]], 2: [[1], [2], [3]]}
     data = BucketedDataset(
         [[9, 9], [8, 8, 8, 8], [7]],
         [90, 80, 70],
         batch_size=1,
-        redraw=lambda: next(drawn),
+        redraw=drawn.get,
     )
 
     def rows():
@@ -300,14 +312,16 @@ def test_redrawn_rows_come_in_the_next_epoch_and_keep_their_labels():
     assert rows()[80] == [8] * 4 and rows()[70] == [7] and set(rows()[90]) == {9}
     data.on_epoch_end()
     assert rows() == {90: [1], 80: [2], 70: [3]}
+    data.set_epoch(1)
+    assert rows()[70] == [7]
 
 
 def test_redraw_must_return_as_many_rows():
-    data = BucketedDataset([[1], [2]], [0, 1], redraw=lambda: [[1]])
+    data = BucketedDataset([[1], [2]], [0, 1], redraw=lambda epoch: [[1]])
     with pytest.raises(ValueError, match="must return 2 sequences. It returned 1"):
         data.on_epoch_end()
     with pytest.raises(ValueError, match="`redraw` needs one input"):
-        BucketedDataset(([[1]], [[2]]), redraw=lambda: None)
+        BucketedDataset(([[1]], [[2]]), redraw=lambda epoch: None)
 
 
 def test_inputs_may_have_names():

@@ -48,9 +48,10 @@ class BucketedDataset(keras.utils.PyDataset):
         sample_weight: An array with a number for each row; a list of sequences
             with a weight for each label; or `"tokens"`: 1 for each label of a
             sequence, 0 for padding.
-        redraw: Function that returns other sequences for the same rows, called
-            after each epoch (subword regularization). A sequence longer than its
-            row's edge is cut off there. For one input, with labels a row.
+        redraw: Function of an epoch's number that returns other sequences for the
+            same rows, called before each epoch but the first (subword
+            regularization). A sequence longer than its row's edge is cut off there.
+            For one input, with labels a row.
         drop_remainder: Whether to leave out rows that fill no batch, in each epoch
             others of the longest bucket.
         workers: Must be 1. A batch takes a tenth of a millisecond to make, and with
@@ -59,6 +60,7 @@ class BucketedDataset(keras.utils.PyDataset):
 
     Attributes:
         edges: The edges in use: integers, or tuples of them for several inputs.
+        epoch: The number of the epoch whose batches are served.
         order: The row number behind each row of the epoch's batches, in order.
 
     Raises:
@@ -95,7 +97,7 @@ class BucketedDataset(keras.utils.PyDataset):
         seed: int = 0,
         sample_weight: Sequence | str | None = None,
         drop_remainder: bool = False,
-        redraw: Callable[[], Sequence] | None = None,
+        redraw: Callable[[int], Sequence] | None = None,
         workers: int = 1,
     ):
         if workers != 1:
@@ -149,7 +151,7 @@ class BucketedDataset(keras.utils.PyDataset):
             )
         used = dict.fromkeys(run.edges for run in self._runs)
         self.edges = tuple(used) if self._several else tuple(edge for (edge,) in used)
-        self._epoch = 0
+        self.epoch = 0
         self._batches = self._plan()
 
     def __len__(self):
@@ -172,17 +174,26 @@ class BucketedDataset(keras.utils.PyDataset):
 
     def on_epoch_end(self):
         """Make the batches of the next epoch."""
+        self.set_epoch(self.epoch + 1)
+
+    def set_epoch(self, epoch: int):
+        """Make the batches of an epoch, as where a training goes on from there.
+
+        Args:
+            epoch: Its number, from 0 on.
+        """
+        if epoch == self.epoch:
+            return
+        self.epoch = check_integer("epoch", epoch, 0)
         if self._redraw is not None:
-            rows = Ragged("redraw", self._redraw(), self._pad_id)
+            rows = Ragged("redraw", self._redraw(epoch), self._pad_id)
             if len(rows) != len(self._inputs[0]):
                 raise ValueError(
                     f"`redraw` must return {len(self._inputs[0])} sequences. It "
                     f"returned {len(rows)}."
                 )
             self._inputs = [rows]
-        if self.shuffle:
-            self._epoch += 1
-            self._batches = self._plan()
+        self._batches = self._plan()
 
     @property
     def order(self) -> np.ndarray:
@@ -282,7 +293,7 @@ class BucketedDataset(keras.utils.PyDataset):
 
     def _plan(self):
         """The epoch's batches in order: row numbers and edges of each."""
-        rng = np.random.default_rng([self.seed, self._epoch])
+        rng = np.random.default_rng([self.seed, self.epoch])
         batches = []
         for place, run in enumerate(self._runs):
             rows = self._rows[run.start : run.stop]

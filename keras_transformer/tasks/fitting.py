@@ -1,6 +1,7 @@
 """Training with Keras's own callbacks: stop early, keep the best, go on again."""
 
 import json
+import random
 import shutil
 import tempfile
 from contextlib import ExitStack, suppress
@@ -119,6 +120,22 @@ def compile_for_tokens(model, rate, label_smoothing):
     )
 
 
+class _OwnBatches(keras.callbacks.Callback):
+    """Give each epoch the batches and the order of its number.
+
+    So a training that goes on in a later process sees what it would have seen.
+    """
+
+    def __init__(self, data: BucketedDataset):
+        super().__init__()
+        self.data = data
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.data.set_epoch(epoch)
+        # Keras's `fit` shuffles the batches' order by Python's own generator.
+        random.seed(f"{self.data.seed} {epoch}")
+
+
 def fit_model(
     model,
     train,
@@ -138,7 +155,7 @@ def fit_model(
 
     Args:
         model: The compiled model.
-        train: Batches to train on.
+        train: Batches to train on, a `BucketedDataset`.
         validation: Batches to watch.
         monitor: The value that `patience` watches.
         mode: `"max"` or `"min"`, which of its values is better.
@@ -162,7 +179,7 @@ def fit_model(
     patience = check_integer("patience", patience, 0, optional=True)
     average = check_integer("average", average, 0, optional=True)
     watch = {"monitor": monitor, "mode": mode}
-    wired = list(callbacks)
+    wired = [_OwnBatches(train), *callbacks]
     with ExitStack() as stack:
         folder = checkpoint_folder
         if folder is None and average:

@@ -322,13 +322,12 @@ class TextClassifier:
             )
         else:
             check_number("sampling", sampling, at_least=0)
-            seeds = np.random.default_rng(seed)
 
-            def draw():
-                drawn = dict(alpha=sampling, seed=seeds.integers(2**32 - 1))
-                return self._encode(texts, sample=True, **drawn)
+            def draw(epoch):
+                place = np.random.default_rng([seed, epoch]).integers(2**32 - 1)
+                return self._encode(texts, sample=True, alpha=sampling, seed=place)
 
-            rows = draw()
+            rows = draw(0)
             settings["redraw"] = draw
         labels, pad_id = self._indices(labels), self.tokenizer.pad_id
         return BucketedDataset(rows, labels, pad_id=pad_id, seed=seed, **settings)

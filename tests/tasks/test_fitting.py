@@ -1,6 +1,8 @@
 """What an interrupted training left is taken as far as it is whole."""
 
 import os
+import random
+from contextlib import suppress
 
 import keras
 import numpy as np
@@ -8,18 +10,23 @@ import pytest
 
 from cases.examples import quick
 from cases.helpers import Interrupt
+from keras_transformer.datasets import BucketedDataset
 from keras_transformer.tasks.fitting import fit_model
 
-X = np.arange(8, dtype="float32")[:, None]
-DATA = (X, 2 * X)
+ROWS = [[n] for n in range(8)]
 
 
-class Batches(keras.utils.PyDataset):
-    def __len__(self):
-        return 1
+class Batches(BucketedDataset):
+    """Rows n with the label 2 n; `served` are the first ids of each batch."""
+
+    def __init__(self, batch_size=8):
+        super().__init__(ROWS, 2.0 * np.arange(8), batch_size=batch_size)
+        self.served = []
 
     def __getitem__(self, index):
-        return DATA
+        ids, labels = super().__getitem__(index)
+        self.served.append(ids[:, 0].tolist())
+        return ids.astype("float32"), labels
 
 
 def fresh():
@@ -29,15 +36,14 @@ def fresh():
     return model
 
 
-def fit(folder, callbacks=(), model=None, **settings):
+def fit(folder, callbacks=(), model=None, train=None, **settings):
     model = model or fresh()
     settings = {"average": None, "patience": None, **settings}
     watch = dict(monitor="val_loss", mode="min", epochs=5, verbose=0)
-    train, validation = Batches(), Batches()
     history = fit_model(
         model,
-        train,
-        validation,
+        train or Batches(),
+        Batches(),
         checkpoint_folder=folder,
         callbacks=callbacks,
         **watch,
@@ -94,6 +100,44 @@ def test_a_later_training_begins_at_its_beginning(tmp_path):
     assert model.fit(Batches(), epochs=2, verbose=0).epoch == [0, 1]
 
 
+class Notes(keras.callbacks.Callback):
+    """Note what a data set serves in each epoch."""
+
+    def __init__(self, data):
+        super().__init__()
+        self.data, self.epochs = data, {}
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.data.served.clear()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.epochs[epoch] = list(self.data.served)
+
+
+@pytest.mark.parametrize("before", [1, 3])
+def test_a_training_that_goes_on_sees_the_batches_that_it_would_have(tmp_path, before):
+    def passed(folder, callbacks=()):
+        data = Batches(batch_size=2)
+        notes = Notes(data)
+        with suppress(KeyboardInterrupt):
+            passed.weights = fit(folder, [notes, *callbacks], train=data)[1]
+        return notes.epochs
+
+    whole = passed(tmp_path / "whole")
+    weights = passed.weights
+    random.seed(7)  # as in another process
+    first = passed(tmp_path / "halves", [Interrupt(before)])
+    random.seed(8)
+    second = passed(tmp_path / "halves")
+    assert list(first) == list(range(before)) and {**first, **second} == whole
+    assert list(second) == list(range(before, 5))
+    orders = [repr(order) for order in whole.values()]
+    assert all(len(order) == 4 for order in whole.values())
+    assert len(set(orders)) == 5
+    for one, other in zip(passed.weights, weights, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
 def test_a_training_that_is_done_is_kept_until_it_is_saved(tmp_path):
     folder = tmp_path / "state"
     passed, weights = fit(folder, average=2, keep_checkpoints=True)
@@ -125,16 +169,13 @@ def scripted(folder, callbacks=(), **settings):
         curve = keras.ops.sum(near * heights, axis=-1, keepdims=True)
         return keras.ops.where(watched > 0, curve, -outputs)
 
-    class Ones(keras.utils.PyDataset):
+    class Ones(BucketedDataset):
         def __init__(self, watched):
-            super().__init__()
-            self.batch = np.ones((1, 1)), np.full((1, 1), watched, "float32")
-
-        def __len__(self):
-            return 1
+            super().__init__([[1]], [watched])
 
         def __getitem__(self, index):
-            return self.batch
+            ids, labels = super().__getitem__(index)
+            return ids.astype("float32"), labels[:, None]
 
     start = dict(use_bias=False, kernel_initializer="zeros")
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, **start)])
