@@ -24,6 +24,7 @@ from keras_transformer.training import (
 )
 
 BATCHES, LEAST_TOKENS, MOST_TOKENS = 64, 512, 4096
+BEST = "best.weights.h5"  # those of the best epoch so far, with `patience`
 DONE = "done.weights.h5"  # the weights in the end, of a training that is done
 
 
@@ -185,7 +186,6 @@ def fit_model(
         if folder is None and average:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
         folder = None if folder is None else Path(folder)
-        before = None  # the best value before an interruption
         if checkpoint_folder is not None:
             _drop_cut(folder)
             if (folder / DONE).is_file():
@@ -194,9 +194,21 @@ def fit_model(
                     _clear(folder)
                 return history
             folder.mkdir(parents=True, exist_ok=True)
-            best = folder / "best.weights.h5"
-            before = _score(model, best, validation, monitor)
+        best = None  # the file of the best weights, which early stopping goes back to
         if patience is not None:
+            before = None  # the best value before an interruption
+            if checkpoint_folder is not None:
+                best = folder / BEST
+                before = _score(model, best, validation, monitor)
+                wired.append(
+                    keras.callbacks.ModelCheckpoint(
+                        best,
+                        save_best_only=True,
+                        save_weights_only=True,
+                        initial_value_threshold=before,
+                        **watch,
+                    )
+                )
             wired.append(
                 keras.callbacks.EarlyStopping(
                     patience=patience,
@@ -206,17 +218,11 @@ def fit_model(
                 )
             )
         if checkpoint_folder is not None:
-            keep = keras.callbacks.ModelCheckpoint(
-                best,
-                save_best_only=True,
-                save_weights_only=True,
-                initial_value_threshold=before,
-                **watch,
+            wired.append(
+                keras.callbacks.BackupAndRestore(
+                    folder / "backup", double_checkpoint=True, delete_checkpoint=False
+                )
             )
-            backup = keras.callbacks.BackupAndRestore(
-                folder / "backup", double_checkpoint=True, delete_checkpoint=False
-            )
-            wired += [keep, backup]
         last = KeepLast(folder / "last", average) if average else None
         try:
             history = model.fit(
@@ -232,7 +238,7 @@ def fit_model(
             model._initial_epoch = None
         if last:
             average_checkpoints(model, last.files)
-        elif checkpoint_folder is not None and patience is not None and best.is_file():
+        elif best is not None and best.is_file():
             # Early stopping has no weights of the epochs before an interruption.
             model.load_weights(best)
         if keep_checkpoints:
@@ -256,7 +262,7 @@ def _clear(folder):
     """
     last, before = _states(folder)
     epochs = folder.glob("last/epoch-*.weights.h5")
-    for file in (folder / "best.weights.h5", folder / DONE, *epochs, *last, *before):
+    for file in (folder / BEST, folder / DONE, *epochs, *last, *before):
         file.unlink(missing_ok=True)
     for place in (folder / "backup", folder / "last", folder):
         with suppress(OSError):
@@ -271,7 +277,7 @@ def _drop_cut(folder):
     which both are whole, it trains one epoch twice.)
     """
     epochs = folder.glob("last/epoch-*.weights.h5")
-    for file in [folder / "best.weights.h5", folder / DONE, *epochs]:
+    for file in [folder / BEST, folder / DONE, *epochs]:
         if file.is_file() and not _is_whole(file):
             file.unlink()
     last, before = _states(folder)

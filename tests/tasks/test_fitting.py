@@ -78,15 +78,16 @@ LATEST, STATE = "backup/latest.weights.h5", "backup/training_metadata.json"
 @pytest.mark.parametrize("average", [None, 2])
 def test_what_was_cut_short_is_passed_over(tmp_path, files, epochs, average):
     folder = tmp_path / "state"
+    settings = dict(average=average, patience=5)  # with it the best are kept as well
     with pytest.raises(KeyboardInterrupt):
-        fit(folder, [Interrupt(3)], average=average)
+        fit(folder, [Interrupt(3)], **settings)
     for file in files:
         if (folder / file).is_file():  # `last` is there where it is averaged
             cut(folder / file)
-    passed, weights = fit(folder, average=average)
+    passed, weights = fit(folder, **settings)
     assert passed == epochs
     assert not folder.exists()
-    _, whole = fit(tmp_path / "whole", average=average)
+    _, whole = fit(tmp_path / "whole", **settings)
     if files != ["last/epoch-00002.weights.h5"]:  # one file less is averaged
         for ours, theirs in zip(weights, whole, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=1e-6)
@@ -216,6 +217,26 @@ def test_an_interrupted_training_stops_early_too(tmp_path, before):
     else:  # patience begins anew, and meets a better epoch
         assert epochs == [3, 4, 5] and weight == 5.0
     assert losses == pytest.approx([CURVE[epoch] for epoch in epochs])
+
+
+@pytest.mark.parametrize("patience", [None, 9])
+def test_the_best_are_kept_and_measured_only_for_early_stopping(
+    tmp_path, patience, monkeypatch
+):
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path, [Interrupt(3)], patience=patience)
+    assert (tmp_path / "best.weights.h5").exists() == (patience is not None)
+    measured = []  # beside the validation of each epoch
+    evaluate = keras.Model.evaluate
+
+    def noted(model, *arguments, **settings):
+        if "callbacks" not in settings:
+            measured.append(settings)
+        return evaluate(model, *arguments, **settings)
+
+    monkeypatch.setattr(keras.Model, "evaluate", noted)
+    fit(tmp_path, patience=patience)
+    assert len(measured) == (0 if patience is None else 1)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")
