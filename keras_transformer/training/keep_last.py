@@ -5,6 +5,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_transformer.ops.checks import check_integer
 
@@ -46,34 +47,30 @@ def average_checkpoints(model: keras.Model, files: Sequence):
     """Give a model the mean of the weights in several files.
 
     Args:
-        model: The built model; its weights are replaced.
+        model: The built model; its weights are replaced, and nothing else of it.
         files: Weight files of the same model (`model.save_weights`).
 
     Raises:
-        ValueError: No files, or a file of another model; the model keeps its
-            weights.
+        ValueError: No files, or a file of another model; the model stays as it was.
 
     Source: Vaswani et al. 2017, https://arxiv.org/abs/1706.03762 (6.1)
     """
     files = list(files)
     if not files:
         raise ValueError("`files` must be at least one weight file. Received none.")
-    before = model.get_weights()
-    total = [np.zeros(weight.shape, "float64") for weight in before]
+    optimizer = getattr(model, "optimizer", None)
+    # A file brings the optimizer's state and the seeds' along, which have no mean.
+    state = [*model.variables, *(optimizer.variables if optimizer else [])]
+    before = [np.array(ops.convert_to_numpy(variable)) for variable in state]
+    total = [np.zeros(weight.shape, "float64") for weight in model.weights]
     try:
         for file in files:
             model.load_weights(file)
             for index, weight in enumerate(model.get_weights()):
                 total[index] += weight
-    except Exception:
-        model.set_weights(before)
-        raise
-    means = [part / len(files) for part in total]
-    model.set_weights(
-        [
-            mean.astype(weight.dtype)
-            if keras.backend.is_float_dtype(str(weight.dtype))
-            else weight  # a seed's or a counter's state has no mean
-            for mean, weight in zip(means, before, strict=True)
-        ]
-    )
+    finally:
+        for variable, value in zip(state, before, strict=True):
+            variable.assign(value)
+    for weight, part in zip(model.weights, total, strict=True):
+        if keras.backend.is_float_dtype(weight.dtype):
+            weight.assign(part / len(files))
