@@ -67,6 +67,14 @@ def test_progress_goes_to_standard_error(task, stub, tmp_path, capsys, monkeypat
     assert "progress" in shown.err
 
 
+def test_a_translation_with_line_breaks_is_one_line(stub, tmp_path, capsys):
+    file = tmp_path / "texts.txt"
+    file.write_text("하나\n둘\n", encoding="utf-8")
+    stub.work = lambda texts, verbose: ["one\nand\r\ntwo\u2028three\n", "two"]
+    assert main(["predict", "--task", "translation", "model", str(file)]) == 0
+    assert capsys.readouterr().out == "one and two three\ntwo\n"
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_files_of_another_encoding_and_name(task, stub, tmp_path, capsys):
     """What a message advises, the command line has."""

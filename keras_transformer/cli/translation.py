@@ -109,8 +109,8 @@ def predict(options):
     texts = read_lines(options.texts, options.encoding)
     with progress() as verbose:
         found = translator.translate(texts, options.num_beams, verbose=verbose)
-    for line in found:
-        print(line)
+    for translation in found:
+        print(_line(translation))
     explain_first(translator, texts, options.explain)
 
 
@@ -166,8 +166,13 @@ def _report(translator, pairs, folder, part):
     step = max(1, len(texts) // SAMPLES)
     samples = texts[::step][:SAMPLES]
     for text, translation in zip(samples, translator.translate(samples), strict=True):
-        print(f"{text}\n    {translation}")
+        print(f"{_line(text)}\n    {_line(translation)}")
     report_files(translator, texts, folder, "source.model")
+
+
+def _line(text):
+    """Return a text that may have line breaks as one line."""
+    return " ".join(text.splitlines())
 
 
 def _print_scores(scores):
