@@ -90,9 +90,15 @@ def check_translator_parts(model, source_tokenizer, target_tokenizer, max_length
     """Refuse a model and tokenizers that do not fit one another.
 
     Raises:
-        ValueError: Fewer ids than the tokenizers', other special ids, fewer positions
-            than `max_length`.
+        ValueError: A model that does not write step by step, fewer ids than the
+            tokenizers', other special ids, fewer positions than `max_length`.
     """
+    if any(not hasattr(model, name) for name in ("start", "step", "start_id")):
+        raise ValueError(
+            "`model` must be one that reads a source and writes step by step, with "
+            "`start`, `step` and `start_id`, such as Seq2SeqTransformer. Received: "
+            f"{type(model).__name__}."
+        )
     source_size = getattr(model, "source_vocabulary_size", None)
     for tokenizer, size, side in (
         (source_tokenizer, source_size or model.vocabulary_size, "source"),

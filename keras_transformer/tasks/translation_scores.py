@@ -9,13 +9,14 @@ HANGUL = re.compile("[\uac00-\ud7a3]")
 def translation_metrics(references: Sequence[str]) -> dict:
     """Return sacrebleu's `"bleu"` and `"chrf"` for references of this language.
 
-    Korean references are cut into morphemes by sacrebleu's `ko-mecab`, others by
-    its `13a`.
+    References most of which have Hangul are cut into morphemes by sacrebleu's
+    `ko-mecab`, others by its `13a`.
 
     Raises:
         ImportError: sacrebleu, or its Korean tokenizer, is not installed.
     """
-    korean = any(HANGUL.search(text) for text in references)
+    hangul = sum(HANGUL.search(text) is not None for text in references)
+    korean = 2 * hangul > len(references)
     try:
         from sacrebleu.metrics import BLEU, CHRF
 

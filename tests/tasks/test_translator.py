@@ -10,9 +10,10 @@ from keras_transformer import Translator
 from keras_transformer.generation import generate
 from keras_transformer.generation.loop import Search
 from keras_transformer.generation.rereading import until_stop
-from keras_transformer.models import Seq2SeqTransformer
+from keras_transformer.models import Seq2SeqTransformer, TextEncoder
 from keras_transformer.tasks.fitting import batch_tokens
 from keras_transformer.tasks.recipes import TRANSLATORS
+from keras_transformer.tasks.translation_scores import translation_metrics
 from keras_transformer.tokenizers import SentencePieceTokenizer
 
 WORDS = {"하나": "one", "둘": "two", "셋": "three", "넷": "four"}
@@ -132,6 +133,22 @@ def test_scores_are_sacrebleus(translator):
     ):
         wanted = score(found["translations"], [["one", "two"]]).score
         assert found[name] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("references", "tokenizer"),
+    [
+        (["a 글", "b", "c"], "13a"),
+        (["글", "말 b", "c"], "ko-mecab"),
+        (["글", "b"], "13a"),
+        ([], "13a"),
+    ],
+)
+def test_most_references_tell_the_language_of_the_scores(references, tokenizer):
+    pytest.importorskip("sacrebleu")
+    pytest.importorskip("mecab_ko")
+    bleu = translation_metrics(references)["bleu"]
+    assert bleu.tokenizer_signature.startswith(tokenizer)
 
 
 def test_scores_of_korean_are_of_morphemes(monkeypatch):
@@ -313,6 +330,9 @@ def test_parts_that_do_not_fit_are_refused():
     assert Translator(short, tokenizer, max_length=9).max_length == 9
     with pytest.raises(ValueError, match="`recipe`"):
         Translator.from_pairs(PAIRS, "gru")
+    for model in (TextEncoder(size, **shape), keras.Sequential()):
+        with pytest.raises(ValueError, match=f"`start_id`.*{type(model).__name__}"):
+            Translator(model, tokenizer)
 
 
 @pytest.mark.parametrize(
