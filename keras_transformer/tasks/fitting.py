@@ -41,6 +41,18 @@ def batch_tokens(lengths) -> int:
     return int(max(even, max(lengths)))
 
 
+def token_batches(labels, *, inputs: dict, **settings) -> BucketedDataset:
+    """Return batches for a model that predicts a token at each place.
+
+    Args:
+        labels: The ids that it is to predict, of each row.
+        inputs: By the names of its inputs, the ids that it reads, of each row.
+        **settings: Further settings of `BucketedDataset`.
+    """
+    inputs = masked_by_length(**inputs)
+    return BucketedDataset(inputs, labels, pad_id=0, sample_weight="tokens", **settings)
+
+
 def pair_batches(sources, inputs, targets, *, max_tokens=None, **settings):
     """Return batches of pairs for a model that reads a source and writes a target.
 
@@ -54,18 +66,22 @@ def pair_batches(sources, inputs, targets, *, max_tokens=None, **settings):
     if max_tokens is None:
         sides = zip(map(len, sources), map(len, inputs), strict=True)
         max_tokens = batch_tokens(list(map(max, sides)))
-    return BucketedDataset(
-        masked_by_length(encoder_token_ids=sources, decoder_token_ids=inputs),
-        targets,
-        pad_id=0,
-        sample_weight="tokens",
-        max_tokens=max_tokens,
-        **settings,
-    )
+    inputs = {"encoder_token_ids": sources, "decoder_token_ids": inputs}
+    return token_batches(targets, inputs=inputs, max_tokens=max_tokens, **settings)
 
 
-def check_schedule(learning_rate, warmup_steps):
-    """Refuse what is no learning rate or no warm-up, before any work."""
+def check_optimizer(model, optimizer, learning_rate, warmup_steps=None):
+    """Refuse what is no optimizer, learning rate or warm-up, before any work.
+
+    Args:
+        model: The model that is to be trained.
+        optimizer: See `TextClassifier.fit`.
+        learning_rate: See `Translator.fit`.
+        warmup_steps: See `Translator.fit`.
+
+    Raises:
+        ValueError: One that cannot be used, or that does not go with the others.
+    """
     check_integer("warmup_steps", warmup_steps, optional=True)
     if not isinstance(learning_rate, LearningRateSchedule):
         check_number("learning_rate", learning_rate, above=0, optional=True)
@@ -75,22 +91,47 @@ def check_schedule(learning_rate, warmup_steps):
             f"has its own warm-up. Received: warmup_steps={warmup_steps!r} and "
             f"learning_rate={learning_rate!r}."
         )
+    if optimizer is None:
+        return
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
+        raise ValueError(
+            "`optimizer` must be a Keras optimizer, such as "
+            "keras.optimizers.Adam(1e-4, clipnorm=1.0). Received: "
+            f"optimizer={optimizer!r}."
+        )
+    rates = {"learning_rate": learning_rate, "warmup_steps": warmup_steps}
+    given = [f"{name}={value!r}" for name, value in rates.items() if value is not None]
+    if given:
+        raise ValueError(
+            "An `optimizer` has its own learning rate. Received also: "
+            f"{' and '.join(given)}. Give the rate, or a schedule, to the optimizer."
+        )
+    if optimizer.built and optimizer is not getattr(model, "optimizer", None):
+        raise ValueError(
+            "`optimizer` has been used already: one optimizer trains one model, and "
+            "keeps its state. Make a new one, or pass the one that this model was "
+            "trained with last."
+        )
 
 
-def as_schedule(learning_rate, warmup_steps, usual_rate, usual_warmup):
-    """Return the learning rate of each step; see `Translator.fit`.
+def token_optimizer(optimizer, learning_rate, warmup_steps, usual_rate, usual_warmup):
+    """Return the optimizer that was given, or else that of the 2017 paper.
 
     Args:
-        learning_rate: See `Translator.fit`; checked by `check_schedule`.
-        warmup_steps: See `Translator.fit`.
+        optimizer: See `TextClassifier.fit`; checked by `check_optimizer`.
+        learning_rate: See `Translator.fit`; checked too.
+        warmup_steps: See `Translator.fit`; checked too.
         usual_rate: In place of a `learning_rate` that is `None`.
         usual_warmup: In place of `warmup_steps` that are `None`.
     """
-    if isinstance(learning_rate, LearningRateSchedule):
-        return learning_rate
-    peak = usual_rate if learning_rate is None else learning_rate
-    steps = usual_warmup if warmup_steps is None else warmup_steps
-    return InverseSquareRoot(peak, steps)
+    if optimizer is not None:
+        return optimizer
+    rate = learning_rate
+    if not isinstance(rate, LearningRateSchedule):
+        peak = usual_rate if rate is None else rate
+        steps = usual_warmup if warmup_steps is None else warmup_steps
+        rate = InverseSquareRoot(peak, steps)
+    return keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9)
 
 
 def rise_and_fall(peak: float, updates: int, parts: int = 10) -> LearningRateSchedule:
@@ -106,16 +147,16 @@ def rise_and_fall(peak: float, updates: int, parts: int = 10) -> LearningRateSch
     return CosineDecay(peak / rise, fall, warmup_target=peak, warmup_steps=rise)
 
 
-def compile_for_tokens(model, rate, label_smoothing):
+def compile_for_tokens(model, optimizer, label_smoothing):
     """Compile a model that predicts tokens; see `Translator.fit`.
 
     Args:
         model: The model, whose outputs are logits (B, T, V).
-        rate: From `as_schedule`.
+        optimizer: From `token_optimizer`.
         label_smoothing: See `Translator.fit`.
     """
     model.compile(
-        keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9),
+        optimizer,
         loss=TokenCrossentropy(label_smoothing),
         weighted_metrics=[Perplexity(), TokenAccuracy()],
     )

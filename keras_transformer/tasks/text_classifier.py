@@ -12,7 +12,7 @@ from keras_transformer.models import build_text_classifier
 from keras_transformer.ops.checks import check_choice, check_integer, check_number
 from keras_transformer.tasks.compatibility import check_classifier_parts
 from keras_transformer.tasks.explanation import Explanation
-from keras_transformer.tasks.fitting import check_schedule, fit_model, rise_and_fall
+from keras_transformer.tasks.fitting import check_optimizer, fit_model, rise_and_fall
 from keras_transformer.tasks.recipes import CLASSIFIERS
 from keras_transformer.tasks.saving import load_task, save_task
 from keras_transformer.tasks.texts import check_texts, hold_back
@@ -126,6 +126,7 @@ class TextClassifier:
         epochs: int = 10,
         batch_size: int = 64,
         learning_rate: float | LearningRateSchedule | None = None,
+        optimizer: keras.optimizers.Optimizer | None = None,
         sampling: float | bool | None = None,
         patience: int | None = 3,
         checkpoint_folder=None,
@@ -147,6 +148,10 @@ class TextClassifier:
                 default one's rises to 1e-3 in the first tenth of the updates and
                 falls along a cosine. A number or a Keras `LearningRateSchedule`.
                 Callbacks that set the rate, such as `ReduceLROnPlateau`, need a number.
+            optimizer: A Keras optimizer that is used as it is in place of `fit`'s own,
+                for what Keras's take: `clipnorm`, `gradient_accumulation_steps`,
+                `weight_decay` and so on. It has its own learning rate. A new one, or
+                the one that the model was trained with last, which keeps its state.
             sampling: Cut the texts into other pieces in each epoch (subword
                 regularization), the more so the smaller this is; 0.2 is usual. The
                 recipe's if not given, where the tokenizer can; `False` for none.
@@ -167,9 +172,10 @@ class TextClassifier:
             Keras's `History`.
 
         Raises:
-            TypeError, ValueError: Texts or labels that cannot be trained on.
+            TypeError, ValueError: Texts or labels that cannot be trained on; an
+                optimizer with a learning rate, or that was used elsewhere.
         """
-        check_schedule(learning_rate, None)
+        check_optimizer(self.model, optimizer, learning_rate)
         epochs = check_integer("epochs", epochs)
         keras.utils.set_random_seed(seed)
         recipe = CLASSIFIERS[self.recipe]
@@ -184,7 +190,7 @@ class TextClassifier:
             if recipe.decays:
                 learning_rate = rise_and_fall(learning_rate, epochs * len(batches))
         self.model.compile(
-            optimizer=keras.optimizers.Adam(learning_rate),
+            optimizer=optimizer or keras.optimizers.Adam(learning_rate),
             loss="binary_crossentropy"
             if self.model.output_shape[-1] == 1
             else "sparse_categorical_crossentropy",

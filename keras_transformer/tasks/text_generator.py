@@ -7,7 +7,6 @@ import keras
 import numpy as np
 from keras.optimizers.schedules import LearningRateSchedule
 
-from keras_transformer.datasets import BucketedDataset
 from keras_transformer.generation import generate, stream
 from keras_transformer.generation.rereading import Rereading, until_stop
 from keras_transformer.ops.checks import check_choice, check_integer
@@ -15,17 +14,14 @@ from keras_transformer.tasks.compatibility import (
     check_generator_parts,
     warn_of_shared_ids,
 )
-from keras_transformer.tasks.encoding import (
-    begins_with_bos,
-    encode_bare,
-    masked_by_length,
-)
+from keras_transformer.tasks.encoding import begins_with_bos, encode_bare
 from keras_transformer.tasks.explanation import Explanation, explain_next, piece_names
 from keras_transformer.tasks.fitting import (
-    as_schedule,
-    check_schedule,
+    check_optimizer,
     compile_for_tokens,
     fit_model,
+    token_batches,
+    token_optimizer,
 )
 from keras_transformer.tasks.prompts import (
     continue_text,
@@ -147,6 +143,7 @@ class TextGenerator:
         max_tokens: int = 4096,
         learning_rate: float | LearningRateSchedule | None = None,
         warmup_steps: int | None = None,
+        optimizer: keras.optimizers.Optimizer | None = None,
         label_smoothing: float = 0.0,
         average: int | None = None,
         patience: int | None = 3,
@@ -169,6 +166,7 @@ class TextGenerator:
                 not given. Or a Keras `LearningRateSchedule`, taken as it is.
             warmup_steps: Steps until then; the recipe's if not given; not with
                 a schedule.
+            optimizer: As in `TextClassifier.fit`.
             label_smoothing: Share of probability for all tokens alike.
             average: As in `Translator.fit`.
             patience: As in `Translator.fit`.
@@ -186,17 +184,17 @@ class TextGenerator:
 
         Raises:
             TypeError, ValueError: Texts that cannot be trained on; a schedule with
-                `warmup_steps`.
+                `warmup_steps`, an optimizer with either or that was used elsewhere.
         """
         recipe = GENERATORS[self.recipe]
         prompts, _ = check_texts(sample_prompts)
-        check_schedule(learning_rate, warmup_steps)
+        check_optimizer(self.model, optimizer, learning_rate, warmup_steps)
         train, validation = hold_back_texts(texts, validation_data, seed)
         warn_of_shared_ids(self.model, self.tokenizer.bos_id, self.tokenizer.eos_id)
         keras.utils.set_random_seed(seed)
         usual = recipe.learning_rate, recipe.warmup_steps
-        rate = as_schedule(learning_rate, warmup_steps, *usual)
-        compile_for_tokens(self.model, rate, label_smoothing)
+        optimizer = token_optimizer(optimizer, learning_rate, warmup_steps, *usual)
+        compile_for_tokens(self.model, optimizer, label_smoothing)
         sampler = WriteSamples(
             self, prompts, verbose, temperature=0.8, top_p=0.95, seed=seed
         )
@@ -387,13 +385,7 @@ class TextGenerator:
 
     def _batches(self, texts, **settings):
         inputs, labels, _ = self._windows(texts)
-        return BucketedDataset(
-            masked_by_length(token_ids=inputs),
-            labels,
-            pad_id=0,
-            sample_weight="tokens",
-            **settings,
-        )
+        return token_batches(labels, inputs={"token_ids": inputs}, **settings)
 
     def _losses(self, texts, batch_size):
         return text_losses(self.model, self._windows(texts), len(texts), batch_size)

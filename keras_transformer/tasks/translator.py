@@ -23,11 +23,11 @@ from keras_transformer.tasks.encoding import (
 )
 from keras_transformer.tasks.explanation import piece_names
 from keras_transformer.tasks.fitting import (
-    as_schedule,
-    check_schedule,
+    check_optimizer,
     compile_for_tokens,
     fit_model,
     pair_batches,
+    token_optimizer,
 )
 from keras_transformer.tasks.recipes import TRANSLATORS
 from keras_transformer.tasks.saving import load_task, save_task
@@ -154,6 +154,7 @@ class Translator:
         max_tokens: int | None = None,
         learning_rate: float | LearningRateSchedule | None = None,
         warmup_steps: int | None = None,
+        optimizer: keras.optimizers.Optimizer | None = None,
         label_smoothing: float = 0.1,
         average: int | None = 5,
         patience: int | None = None,
@@ -179,6 +180,7 @@ class Translator:
                 not given. Or a Keras `LearningRateSchedule`, taken as it is.
             warmup_steps: Steps until then; a tenth of all steps if not given; not with
                 a schedule.
+            optimizer: As in `TextClassifier.fit`.
             label_smoothing: Share of probability for all tokens alike.
             average: The weights at the end are the mean of those after the last so
                 many epochs; `None` for the best epoch's (with `patience`) or the
@@ -196,10 +198,10 @@ class Translator:
 
         Raises:
             TypeError, ValueError: Pairs that cannot be trained on; a schedule with
-                `warmup_steps`.
+                `warmup_steps`, an optimizer with either or that was used elsewhere.
         """
         check_integer("epochs", epochs)
-        check_schedule(learning_rate, warmup_steps)
+        check_optimizer(self.model, optimizer, learning_rate, warmup_steps)
         train, validation = hold_back_pairs(pairs, validation_data, seed)
         tokenizers = self.source_tokenizer, self.target_tokenizer
         warn_of_shared_ids(self.model, *(known.eos_id for known in tokenizers))
@@ -207,8 +209,8 @@ class Translator:
         train = self._batches(*train, max_tokens=max_tokens, seed=seed)
         warmup = max(1, epochs * len(train) // 10)
         usual = TRANSLATORS[self.recipe].learning_rate, warmup
-        rate = as_schedule(learning_rate, warmup_steps, *usual)
-        compile_for_tokens(self.model, rate, label_smoothing)
+        optimizer = token_optimizer(optimizer, learning_rate, warmup_steps, *usual)
+        compile_for_tokens(self.model, optimizer, label_smoothing)
         return fit_model(
             self.model,
             train,
