@@ -1,4 +1,4 @@
-"""The bundled reviews hold what data/README.md says of them."""
+"""The bundled reviews and pairs hold what data/README.md says of them."""
 
 import itertools
 import re
@@ -157,6 +157,21 @@ def test_the_pairs_are_many_and_the_readme_counts_them(pairs):
     assert f"{len(pairs):,} Korean-English sentence pairs" in text
     for part, count in pairs["split"].value_counts().items():
         assert f"| {part} | {count} |" in text
+
+
+def test_the_pairs_are_of_many_kinds(pairs):
+    """Questions, numbers and long sentences, in what is trained on and in the test."""
+    for part, count in (("train", 15), ("test", 5)):
+        rows = pairs[pairs["split"] == part]
+        asked = rows[["ko", "en"]].apply(
+            lambda side: side.str.contains("?", regex=False)
+        )
+        assert (asked["ko"] & asked["en"]).mean() > 0.1
+        for column in ("ko", "en"):
+            assert rows[column].str.contains(r"\d").sum() >= count
+        assert (rows["en"].str.len() > 100).sum() >= count
+    openings = Counter(" ".join(text.split()[:2]) for text in pairs["ko"])
+    assert len(openings) / len(pairs) >= 0.8
 
 
 @pytest.mark.parametrize("column", ["ko", "en"])

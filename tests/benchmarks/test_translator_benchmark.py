@@ -81,6 +81,44 @@ def test_the_curve_goes_on_in_a_later_session(tmp_path):
     assert lines[9] == "| 30 | 3.750 | 3.667 | 3.667 | 3.667 |", "the later of the two"
 
 
+TEN_PAIRS = [
+    ("tatoeba", "train", "나는 간다.", "I go."),
+    ("tatoeba", "train", "제가 갑니다.", "I go."),
+    ("tatoeba", "train", "비가 온다.", "It rains."),
+    ("tatoeba", "train", "비가 와.", "It rains."),
+    ("tatoeba", "train", "잘 자.", "Good night."),
+    ("tatoeba", "train", "눈이 온다.", "It snows."),
+    ("xnli", "train", "비가 옵니다.", "it rains"),
+    ("sts_human", "train", "새가 난다.", "A bird flies."),
+    ("news", "train", "주가가 올랐다.", "Stocks rose."),
+    ("jhe", "test", "새가 날아간다.", "A bird flies!"),
+]
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+def test_no_sentence_of_pairs_of_many_sources_is_on_two_sides(flipped, monkeypatch):
+    monkeypatch.setattr(translator, "HELD_OUT", 2)
+    columns = ["corpus", "split", "source", "target"]
+    frame = pd.DataFrame(TEN_PAIRS, columns=columns)
+    parts = translator.ko_en_parts(frame, flipped)
+    assert list(parts) == ["train", "validation", "test jhe", "test tatoeba"]
+    english = "source" if flipped else "target"
+    held = [parts[name] for name in list(parts)[1:]]
+    assert held[1][english].tolist() == ["A bird flies!"]
+    for part in held:
+        assert len(part) and not part["corpus"].isin(["xnli", "sts_human"]).any()
+    for column in ("source", "target"):
+        sides = [set(part[column].map(translator.fold)) for part in parts.values()]
+        assert sum(map(len, sides)) == len(set().union(*sides))
+    train = parts["train"]
+    assert "sts_human" not in set(train["corpus"])  # as the test has it
+    assert "news" not in set(train["corpus"])
+    everyday = sum((part["corpus"] == "tatoeba").sum() for part in parts.values())
+    assert everyday == 6
+    first = parts["test jhe"].iloc[0]
+    assert first["target" if flipped else "source"] == "새가 날아간다."
+
+
 def test_bleu_of_words_is_of_lower_case_words_and_not_of_pieces():
     metric = translator_scores.words_metric()
     cut = ["the man , who sat , saw a dog ."]

@@ -9,7 +9,7 @@ import pytest
 
 from cases.examples import quick
 from keras_transformer.generation import beam_search, generate, stream
-from models.model_examples import language_model
+from models.model_examples import language_model, translator
 from stub_models import TableModel, random_table, table_model
 
 STOP = 4
@@ -63,17 +63,25 @@ def test_the_default_dtype_changes_no_search(floatx):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("make", [language_model, translator])
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_a_cache_in_half_precision_is_carried_on(policy):
-    model = language_model("rotary", stop_id=STOP, dtype=policy)
+def test_a_cache_in_half_precision_is_carried_on(policy, make):
+    model, full = (
+        make("rotary", stop_id=STOP, dtype=dtype) for dtype in (policy, "float32")
+    )
+    full.set_weights(model.get_weights())
     settings = {"max_new_tokens": 4}
     one, other = (
         generate(model, PROMPTS, jit_compile=compiled, **settings)
         for compiled in (True, False)
     )
     assert one.shape[0] == other.shape[0] == 2
-    for row in beam_search(model, PROMPTS, num_beams=2, **settings):
-        assert np.isfinite([h.score for h in row]).all()
+    found, expected = (
+        beam_search(each, PROMPTS, num_beams=2, **settings) for each in (model, full)
+    )
+    for row, wanted in zip(found, expected, strict=True):
+        assert len(row) == 2 and row[0].score >= row[1].score
+        assert row[0].score == pytest.approx(wanted[0].score, abs=0.05)
 
 
 @pytest.mark.parametrize("vocabulary", quick([1, 2, 3], [1, 3]))
@@ -129,24 +137,47 @@ def in_use():
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
+class Large(TableModel):
+    """A table whose state holds 4 MB for each row."""
+
+    def start(self, inputs, max_length):
+        rows = inputs["token_ids"].shape[0]
+        large = keras.ops.zeros((rows, 1_000_000))
+        return {**super().start(inputs, max_length), "large": large}
+
+    def step(self, tokens, state):
+        logits, new = super().step(tokens, state)
+        return logits, {**new, "large": state["large"] + logits[:, :1]}
+
+
+WIDE = dict(num_layers=1, embed_dim=512, num_heads=2, dense_dim=8)
+KINDS = {
+    "table": lambda: Large(TABLE),
+    "language": lambda: language_model("sinusoidal", **WIDE),
+    "translator": lambda: translator("learned", **WIDE),
+}
+
+
 @pytest.mark.parametrize(
     "search", quick(["generate", "stream", "beam_search"], ["beam_search"])
 )
-@pytest.mark.parametrize("kind", quick(["table", "language"], ["table"]))
+@pytest.mark.parametrize("kind", quick(list(KINDS), ["translator"]))
 def test_memory_stays_flat_over_200_calls(kind, search):
-    model = (
-        TableModel(TABLE) if kind == "table" else language_model("rotary", num_layers=1)
-    )
+    model, rows = KINDS[kind](), 1 if kind == "table" else 8
+    ids = np.ones((rows, 16), "int32")
+    state = model.start({"token_ids": ids, "padding_mask": ids > 0}, 32)
+    sizes = [4 * np.prod(leaf.shape) for leaf in keras.tree.flatten(state)]
+    assert sum(sizes) > 1_000_000  # what a call leaves behind cannot be overlooked
 
     def call(number):
-        prompt = [[1 + number % 4] * (1 + number % 15)]
+        prompts = [[1 + number % 4] * (1 + number % 15)] * rows
         if search == "beam_search":
-            beam_search(model, prompt, num_beams=2, max_new_tokens=1 + number % 3)
+            beam_search(model, prompts, num_beams=2, max_new_tokens=1 + number % 3)
         elif search == "stream":
-            list(stream(model, prompt, max_new_tokens=1 + number % 3))
+            list(stream(model, prompts, max_new_tokens=1 + number % 3))
         else:
             settings = {"temperature": 1.0 + number / 100, "seed": number}
-            generate(model, prompt, max_new_tokens=1 + number % 3, **settings)
+            generate(model, prompts, max_new_tokens=1 + number % 3, **settings)
 
     for number in range(20):
         call(number)
@@ -161,16 +192,7 @@ def test_memory_stays_flat_over_200_calls(kind, search):
 
 
 def test_the_plain_loop_keeps_no_state_that_is_past():
-    # Each state holds 4 MB; a loop that kept them all would hold 160.
-    class Large(TableModel):
-        def start(self, inputs, max_length):
-            state = super().start(inputs, max_length)
-            return {**state, "large": keras.ops.zeros((1, 1_000_000))}
-
-        def step(self, tokens, state):
-            logits, new = super().step(tokens, state)
-            return logits, {**new, "large": state["large"] + logits[0, 0]}
-
+    # A loop that kept all 40 states would hold 160 MB.
     model = Large(TABLE)
     generate(model, [[1]], max_new_tokens=2, jit_compile=False)
     before, highest = in_use(), 0
