@@ -43,6 +43,22 @@ def quick_compiling():
         jax.config.update("jax_disable_most_optimizations", True)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def room_for_programs():
+    """Lets JAX forget its programs before a process has too many areas of memory.
+
+    Each compiled program takes some. Linux allows 65,530, and JAX crashes beyond.
+    """
+    yield
+    areas = Path("/proc/self/maps")
+    if keras.backend.backend() == "jax" and areas.exists():
+        import jax
+
+        if areas.read_bytes().count(b"\n") > 25_000:
+            jax.clear_caches()
+            gc.collect()
+
+
 @pytest.fixture(autouse=True)
 def same_start():
     """Gives each test the same seed, and undoes its changes of dtype."""
