@@ -125,7 +125,7 @@ def test_batches_are_shuffled_afresh_and_reproducibly():
         assert np.array_equal(same.order, again.order)
         assert not np.array_equal(same.order, other.order)
         orders.append(tuple(same.order))
-        together.append({frozenset(rows) for rows, _ in same._batches})
+        together.append({frozenset(rows) for rows, _ in same._served()[1]})
         order = tuple(fixed.order)
         for data in (same, again, other, fixed):
             data.on_epoch_end()
@@ -294,34 +294,86 @@ def test_what_cannot_be_batched_is_refused(arguments, settings, error, message):
         BucketedDataset(*arguments, **settings)
 
 
-def test_redrawn_rows_come_in_the_next_epoch_and_keep_their_labels():
-    drawn = {1: [[9] * 3, [8] * 9, [7]], 2: [[1], [2], [3]]}
+def drawn(epoch, count=70, most=3):
+    """Rows of a draw: each has 1 to `most` times its number, more in some epochs."""
+    rng = np.random.default_rng(epoch)
+    return [[row + 1] * rng.integers(1, most + 1) for row in range(count)]
+
+
+def served(data):
+    """Label -> the ids of its row, of an epoch."""
+    return {
+        label: row[row > 0].tolist()
+        for ids, labels in data
+        for row, label in zip(ids, labels.tolist(), strict=True)
+    }
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("limit", [None, 14])
+def test_no_token_of_a_longer_draw_is_lost(shuffle, limit):
+    most = [3, 9, 14, 2, 40, 5, 40, 3]
     data = BucketedDataset(
-        [[9, 9], [8, 8, 8, 8], [7]],
-        [90, 80, 70],
-        batch_size=1,
-        redraw=drawn.get,
+        drawn(0, most=3),
+        range(70),
+        batch_size=16,
+        redraw=lambda epoch: drawn(epoch, most=most[epoch]),
+        max_length=limit,
+        shuffle=shuffle,
     )
+    count, every = len(data), set()
+    for epoch, longest in enumerate(most):
+        expected = drawn(epoch, most=longest)
+        assert served(data) == {row: ids[:limit] for row, ids in enumerate(expected)}
+        assert len(list(data)) == len(data) == count == 5
+        every |= set(shapes(data))
+        assert all(ids.shape[1] <= (limit or 50) for ids, _ in data)
+        data.on_epoch_end()
+    # Three sizes at the most, and few edges.
+    assert len({ids[0] for ids, _ in every}) <= 3
+    assert len({ids[1] for ids, _ in every}) <= len(data.edges) + 13
 
-    def rows():
-        batches = [data[index] for index in range(len(data))]
-        return {int(y[0]): x[0][x[0] > 0].tolist() for x, y in batches}
 
-    assert rows() == {90: [9, 9], 80: [8] * 4, 70: [7]}
-    data.on_epoch_end()
-    assert rows()[80] == [8] * 4 and rows()[70] == [7] and set(rows()[90]) == {9}
-    data.on_epoch_end()
-    assert rows() == {90: [1], 80: [2], 70: [3]}
-    data.set_epoch(1)
-    assert rows()[70] == [7]
+def test_the_draws_of_an_epoch_depend_on_its_number_alone():
+    def made():
+        return BucketedDataset(drawn(0), range(70), batch_size=16, redraw=drawn)
+
+    whole, late = made(), made()
+    for _ in range(3):
+        list(whole)
+        whole.on_epoch_end()
+    late.set_epoch(3)
+    assert served(whole) == served(late)
+    for (ids, labels), (others, more) in zip(whole, late, strict=True):
+        np.testing.assert_array_equal(ids, others)
+        np.testing.assert_array_equal(labels, more)
+
+
+@pytest.mark.parametrize("settings", [{}, {"drop_remainder": True}])
+@pytest.mark.parametrize("count, lengths", [(2, 1), (5, 1), (40, 1), (40, 6), (70, 2)])
+def test_the_first_two_batches_of_draws_differ_in_length(count, lengths, settings):
+    """Else TensorFlow refuses an epoch of longer ones."""
+    rows = [[1] * (1 + row % lengths) for row in range(count)]
+    data = BucketedDataset(rows, range(count), redraw=lambda _: rows, **settings)
+    assert len(data) >= 2
+    assert data[0][0].shape[1] != data[1][0].shape[1]
 
 
 def test_redraw_must_return_as_many_rows():
     data = BucketedDataset([[1], [2]], [0, 1], redraw=lambda epoch: [[1]])
+    data.on_epoch_end()
     with pytest.raises(ValueError, match="must return 2 sequences. It returned 1"):
-        data.on_epoch_end()
-    with pytest.raises(ValueError, match="`redraw` needs one input"):
-        BucketedDataset(([[1]], [[2]]), redraw=lambda epoch: None)
+        data[0]
+    for arguments, settings in (
+        (([[1], [2]], [[2], [3]]), {}),
+        ([[1]], {}),
+        ([[1], [2]], {"max_tokens": 8}),
+    ):
+        with pytest.raises(ValueError, match="`redraw` needs one input of at least"):
+            BucketedDataset(arguments, redraw=lambda epoch: None, **settings)
+    data = BucketedDataset([[1], [2]], redraw=lambda epoch: [], shuffle=False)
+    with pytest.raises(ValueError, match="only with.*without `redraw`"):
+        data.restore(np.zeros((2, 1)))
 
 
 def test_inputs_may_have_names():

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import keras
 import numpy as np
 
-from keras_transformer.datasets.buckets import make_runs
+from keras_transformer.datasets.buckets import cut_into_sizes, least_padding, make_runs
 from keras_transformer.datasets.ragged import Ragged, is_ragged, per_row
 from keras_transformer.ops.checks import check_integer
 
@@ -48,10 +48,12 @@ class BucketedDataset(keras.utils.PyDataset):
         sample_weight: An array with a number for each row; a list of sequences
             with a weight for each label; or `"tokens"`: 1 for each label of a
             sequence, 0 for padding.
-        redraw: Function of an epoch's number that returns other sequences for the
-            same rows, called before each epoch but the first (subword
-            regularization). A sequence longer than its row's edge is cut off there.
-            For one input, with labels a row.
+        redraw: Function of an epoch's number, from 1 on, that returns other sequences
+            for the same rows (subword regularization); `sequences` are those of epoch
+            0. Each epoch's rows are sorted anew into batches of the same sizes, at
+            least two, so that their number stays; what is longer than the last edge
+            gets further edges, each a quarter longer. For one input of at least two
+            rows, with labels a row, and batches by `batch_size`.
         drop_remainder: Whether to leave out rows that fill no batch, in each epoch
             others of the longest bucket.
         workers: Must be 1. A batch takes a tenth of a millisecond to make, and with
@@ -59,7 +61,8 @@ class BucketedDataset(keras.utils.PyDataset):
             and PyTorch.
 
     Attributes:
-        edges: The edges in use: integers, or tuples of them for several inputs.
+        edges: The edges in use: integers, or tuples of them for several inputs. With
+            `redraw` those of the first epoch.
         epoch: The number of the epoch whose batches are served.
         order: The row number behind each row of the epoch's batches, in order.
 
@@ -128,9 +131,15 @@ class BucketedDataset(keras.utils.PyDataset):
             )
         self._labels, self._label_input = self._as_labels(labels, pad_id)
         self._weights = self._as_weights(sample_weight)
-        if redraw is not None and (self._several or self._label_input is not None):
+        if redraw is not None and (
+            self._several
+            or self._label_input is not None
+            or counts == [1]
+            or max_tokens is not None
+        ):
             raise ValueError(
-                "`redraw` needs one input, and labels that are a number a row."
+                "`redraw` needs one input of at least two rows, labels that are a "
+                "number a row, and `batch_size` in the place of `max_tokens`."
             )
         limits = self._for_each_input("max_length", max_length)
         for stream, limit in zip(self._inputs, limits, strict=True):
@@ -141,6 +150,8 @@ class BucketedDataset(keras.utils.PyDataset):
                 stream.cut(limits[self._label_input])
         lengths = np.stack([stream.lengths for stream in self._inputs])
         edges = self._as_edges(edges, lengths.max(axis=1))
+        if redraw is not None and edges is None:
+            edges = np.unique(np.maximum(least_padding(lengths[0]), 1))[None]
         self._rows, self._runs = make_runs(
             lengths, edges, self._capacity, drop_remainder
         )
@@ -151,16 +162,18 @@ class BucketedDataset(keras.utils.PyDataset):
             )
         used = dict.fromkeys(run.edges for run in self._runs)
         self.edges = tuple(used) if self._several else tuple(edge for (edge,) in used)
-        self.epoch = 0
-        self._batches = self._plan()
+        self._sizes = np.repeat(*np.transpose([run[2:4] for run in self._runs]))
+        self._limit = limits[0]
+        self.epoch, self._planned = 0, None
 
     def __len__(self):
-        return len(self._batches)
+        return len(self._sizes)
 
     def __getitem__(self, index):
         """Return `(inputs,)`, `(inputs, labels)` or `(inputs, labels, weights)`."""
-        rows, edges = self._batches[index]
-        streams = zip(self._inputs, edges, strict=True)
+        inputs, batches = self._served()
+        rows, edges = batches[index]
+        streams = zip(inputs, edges, strict=True)
         inputs = tuple(stream.batch(rows, edge) for stream, edge in streams)
         if self._names is not None:
             inputs = dict(zip(self._names, inputs, strict=True))
@@ -173,39 +186,29 @@ class BucketedDataset(keras.utils.PyDataset):
         return tuple(batch)
 
     def on_epoch_end(self):
-        """Make the batches of the next epoch."""
+        """Go on to the next epoch, which has batches of its own."""
         self.set_epoch(self.epoch + 1)
 
     def set_epoch(self, epoch: int):
-        """Make the batches of an epoch, as where a training goes on from there.
+        """Serve the batches of an epoch, as where a training goes on from there.
 
         Args:
             epoch: Its number, from 0 on.
         """
-        if epoch == self.epoch:
-            return
         self.epoch = check_integer("epoch", epoch, 0)
-        if self._redraw is not None:
-            rows = Ragged("redraw", self._redraw(epoch), self._pad_id)
-            if len(rows) != len(self._inputs[0]):
-                raise ValueError(
-                    f"`redraw` must return {len(self._inputs[0])} sequences. It "
-                    f"returned {len(rows)}."
-                )
-            self._inputs = [rows]
-        self._batches = self._plan()
 
     @property
     def order(self) -> np.ndarray:
-        return np.concatenate([rows for rows, _ in self._batches])
+        return np.concatenate([rows for rows, _ in self._served()[1]])
 
     def restore(self, outputs):
         """Put `predict`'s outputs (an array, or a nest of them) in the rows' order."""
-        if self.shuffle or self.drop_remainder:
+        if self.shuffle or self.drop_remainder or self._redraw is not None:
             raise ValueError(
                 "Outputs can be put in the rows' order only with shuffle=False and "
-                f"drop_remainder=False. Received: shuffle={self.shuffle}, "
-                f"drop_remainder={self.drop_remainder}."
+                "drop_remainder=False, and without `redraw`. Received: shuffle="
+                f"{self.shuffle}, drop_remainder={self.drop_remainder}, redraw="
+                f"{self._redraw}."
             )
         places = np.argsort(self.order)
         return keras.tree.map_structure(lambda x: np.asarray(x)[places], outputs)
@@ -282,6 +285,10 @@ class BucketedDataset(keras.utils.PyDataset):
 
     def _capacity(self, edge):
         """The rows of a batch whose longest edge is `edge`."""
+        if self._redraw is not None:
+            # Two batches: TensorFlow would take the edge of one for constant.
+            rows = len(self._inputs[0]) + (not self.drop_remainder)
+            return min(self.batch_size or 64, rows // 2)
         if self.max_tokens is None:
             return self.batch_size or 64
         if edge > self.max_tokens:
@@ -291,19 +298,44 @@ class BucketedDataset(keras.utils.PyDataset):
             )
         return min(self.max_tokens // edge, self.batch_size or self.max_tokens)
 
-    def _plan(self):
-        """The epoch's batches in order: row numbers and edges of each."""
-        rng = np.random.default_rng([self.seed, self.epoch])
+    def _served(self):
+        """The inputs and the batches of the epoch, made when first asked for."""
+        planned = self._planned
+        if planned is None or planned[0] != self.epoch:
+            epoch = self.epoch
+            planned = self._planned = (epoch, *self._plan(epoch))
+        return planned[1:]
+
+    def _drawn(self, epoch):
+        """The inputs of an epoch, its rows in order, and their runs."""
+        if self._redraw is None:
+            return self._inputs, self._rows, self._runs
+        inputs = self._inputs[0]
+        if epoch > 0:
+            inputs = Ragged("redraw", self._redraw(epoch), self._pad_id)
+            inputs.cut(self._limit)
+        if len(inputs) != len(self._inputs[0]):
+            raise ValueError(
+                f"`redraw` must return {len(self._inputs[0])} sequences. It returned "
+                f"{len(inputs)}."
+            )
+        runs = cut_into_sizes(inputs.lengths, self.edges, self._sizes, self._limit)
+        return [inputs], *runs
+
+    def _plan(self, epoch):
+        """The inputs of an epoch; its batches in order: row numbers and edges."""
+        rng = np.random.default_rng([self.seed, epoch])
+        inputs, order, runs = self._drawn(epoch)
         batches = []
-        for place, run in enumerate(self._runs):
-            rows = self._rows[run.start : run.stop]
+        for place, run in enumerate(runs):
+            rows = order[run.start : run.stop]
             rows = rng.permutation(rows) if self.shuffle else rows
             rows = rows[: run.size * run.batches].reshape(run.batches, run.size)
             batches += [(place, batch) for batch in rows]
         if self.shuffle:
             batches = [batches[index] for index in rng.permutation(len(batches))]
         # The first two of the first and the last run: see `make_runs`.
-        for index, wanted in enumerate(dict.fromkeys((0, len(self._runs) - 1))):
+        for index, wanted in enumerate(dict.fromkeys((0, len(runs) - 1))):
             found = next(i for i, (place, _) in enumerate(batches) if place == wanted)
             batches[index], batches[found] = batches[found], batches[index]
-        return [(rows, self._runs[place].edges) for place, rows in batches]
+        return inputs, [(rows, runs[place].edges) for place, rows in batches]

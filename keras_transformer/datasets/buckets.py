@@ -1,5 +1,6 @@
 """Which rows are padded to which length: the plan behind `BucketedDataset`."""
 
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -108,4 +109,48 @@ def make_runs(lengths, edges, capacity, drop_remainder) -> tuple[np.ndarray, lis
                 lowest = edges_of(place, start, end)
                 runs.append(Run(start, end, size, batches, tuple(lowest.tolist())))
                 start = end
+    return rows, runs
+
+
+def cut_into_sizes(lengths, edges, sizes, limit) -> tuple[np.ndarray, list[Run]]:
+    """Sort the rows of one input and cut them into batches of given sizes.
+
+    A batch has the smallest edge that holds its rows. Edges that are longer than the
+    last follow a rule, so that all draws of the same rows share them: each is a
+    quarter more, up to `limit`. Batches that all have one edge would look constant to
+    TensorFlow: the last gets the next edge. Rows that are left over are of the last
+    run.
+
+    Args:
+        lengths: (rows,).
+        edges: Ascending.
+        sizes: The rows of each batch, from the shortest rows to the longest.
+        limit: The longest that a row can be; `None` if there is no such length.
+
+    Returns:
+        The row numbers, sorted, and the runs.
+    """
+    rows = np.argsort(lengths, kind="stable")
+    longest = lengths[rows[np.cumsum(sizes) - 1]]
+    longest[-1] = lengths[rows[-1]]
+    edges = list(edges)
+
+    def add_edge():
+        further = edges[-1] + max(1, edges[-1] // 4)
+        edges.append(further if limit is None else min(further, limit))
+
+    while edges[-1] < longest[-1]:
+        add_edge()
+    places = np.searchsorted(edges, longest)
+    if places[0] == places[-1]:
+        if places[-1] + 1 == len(edges) and (limit is None or edges[-1] < limit):
+            add_edge()
+        places[-1] = min(places[-1] + 1, len(edges) - 1)
+    runs, start = [], 0
+    for (size, place), group in groupby(zip(sizes, places, strict=True)):
+        batches = len(list(group))
+        stop = start + size * batches
+        runs.append(Run(start, stop, int(size), batches, (int(edges[place]),)))
+        start = stop
+    runs[-1] = runs[-1]._replace(stop=len(rows))
     return rows, runs

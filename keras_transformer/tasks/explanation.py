@@ -17,6 +17,10 @@ from keras_transformer.visualization import (
 LIKELIEST = 10  # next pieces that `explain_next` tells of
 
 
+class NothingToSee(ValueError):
+    """A text without tokens, or a model without attention: nothing to explain."""
+
+
 @dataclass(frozen=True)
 class Explanation:
     """What a model thought of one text, and where it looked.

@@ -178,6 +178,25 @@ class _OwnBatches(keras.callbacks.Callback):
         random.seed(f"{self.data.seed} {epoch}")
 
 
+def compile_for_labels(model, optimizer, label_smoothing):
+    """Compile a model that predicts labels; see `TextClassifier.fit`.
+
+    Args:
+        model: The model, whose outputs are probabilities: (B, 1) of the second of two
+            labels, or (B, n). It learns from labels (B,) of 0 and 1, or from one-hot
+            ones (B, n).
+        optimizer: The optimizer.
+        label_smoothing: See `TextClassifier.fit`.
+    """
+    check_number("label_smoothing", label_smoothing, at_least=0, below=1)
+    losses = keras.losses
+    one = model.output_shape[-1] == 1
+    loss = losses.BinaryCrossentropy if one else losses.CategoricalCrossentropy
+    model.compile(
+        optimizer, loss=loss(label_smoothing=label_smoothing), metrics=["accuracy"]
+    )
+
+
 def fit_model(
     model,
     train,

@@ -11,12 +11,19 @@ from keras_transformer.datasets import BucketedDataset
 from keras_transformer.models import build_text_classifier
 from keras_transformer.ops.checks import check_choice, check_integer, check_number
 from keras_transformer.tasks.compatibility import check_classifier_parts
-from keras_transformer.tasks.explanation import Explanation
-from keras_transformer.tasks.fitting import check_optimizer, fit_model, rise_and_fall
+from keras_transformer.tasks.encoding import length_batches
+from keras_transformer.tasks.explanation import Explanation, NothingToSee
+from keras_transformer.tasks.fitting import (
+    check_optimizer,
+    compile_for_labels,
+    fit_model,
+    rise_and_fall,
+)
 from keras_transformer.tasks.recipes import CLASSIFIERS
 from keras_transformer.tasks.saving import load_task, save_task
 from keras_transformer.tasks.texts import check_texts, hold_back
 from keras_transformer.tokenizers import HuggingFaceTokenizer, SentencePieceTokenizer
+from keras_transformer.tokenizers.checks import pad_rows
 from keras_transformer.visualization import record_attention
 
 SETTINGS = ("labels", "max_length", "recipe")
@@ -128,6 +135,8 @@ class TextClassifier:
         learning_rate: float | LearningRateSchedule | None = None,
         optimizer: keras.optimizers.Optimizer | None = None,
         sampling: float | bool | None = None,
+        label_smoothing: float = 0.0,
+        average: int | None = None,
         patience: int | None = 3,
         checkpoint_folder=None,
         keep_checkpoints: bool = False,
@@ -155,8 +164,13 @@ class TextClassifier:
             sampling: Cut the texts into other pieces in each epoch (subword
                 regularization), the more so the smaller this is; 0.2 is usual. The
                 recipe's if not given, where the tokenizer can; `False` for none.
+            label_smoothing: Share of probability for all labels alike.
+            average: The weights at the end are the mean of those after the last so
+                many epochs; `None` for the best epoch's (with `patience`) or the
+                last one's.
             patience: Stop after so many epochs without a better validation
-                accuracy, and go back to the best; `None` to train all epochs.
+                accuracy, and go back to the best (without `average`); `None` to
+                train all epochs.
             checkpoint_folder: Where to keep the state after each epoch. A training
                 that was interrupted goes on from there when `fit` is called again
                 with the same folder; the folder is removed when it is done.
@@ -164,7 +178,9 @@ class TextClassifier:
                 lost before `save`: `fit` with it then gives the trained model at
                 once, with a history of no epochs. Remove it after `save`.
             seed: Seed of the order of the texts, of the held-back tenth, of the
-                dropout (`keras.utils.set_random_seed`) and of `sampling`.
+                dropout (`keras.utils.set_random_seed`) and of `sampling`. The first
+                weights are drawn before, by `from_texts`: for equal ones call
+                `keras.utils.set_random_seed` before it.
             callbacks: Further Keras callbacks.
             verbose: As in Keras's `fit`.
 
@@ -179,7 +195,7 @@ class TextClassifier:
         epochs = check_integer("epochs", epochs)
         keras.utils.set_random_seed(seed)
         recipe = CLASSIFIERS[self.recipe]
-        if sampling is None and isinstance(self.tokenizer, SentencePieceTokenizer):
+        if sampling is None and getattr(self.tokenizer, "can_sample", False):
             sampling = recipe.sampling
         train, validation = hold_back(texts, labels, validation_data, seed)
         batches = self._batches(
@@ -189,13 +205,8 @@ class TextClassifier:
             learning_rate = recipe.learning_rate
             if recipe.decays:
                 learning_rate = rise_and_fall(learning_rate, epochs * len(batches))
-        self.model.compile(
-            optimizer=optimizer or keras.optimizers.Adam(learning_rate),
-            loss="binary_crossentropy"
-            if self.model.output_shape[-1] == 1
-            else "sparse_categorical_crossentropy",
-            metrics=["accuracy"],
-        )
+        optimizer = optimizer or keras.optimizers.Adam(learning_rate)
+        compile_for_labels(self.model, optimizer, label_smoothing)
         return fit_model(
             self.model,
             batches,
@@ -204,6 +215,7 @@ class TextClassifier:
             mode="max",
             epochs=epochs,
             patience=patience,
+            average=average,
             checkpoint_folder=checkpoint_folder,
             keep_checkpoints=keep_checkpoints,
             callbacks=callbacks,
@@ -321,19 +333,25 @@ class TextClassifier:
     def _batches(self, texts, labels, *, sampling=None, seed=0, **settings):
         if sampling is None or sampling is False:
             rows = self._encode(texts)
-        elif not isinstance(self.tokenizer, SentencePieceTokenizer):
+        elif not getattr(self.tokenizer, "can_sample", False):
             raise ValueError(
-                "`sampling` needs a SentencePieceTokenizer. Received a "
-                f"{type(self.tokenizer).__name__}: leave it out."
+                "`sampling` needs a tokenizer that can cut a text in several ways: a "
+                "SentencePieceTokenizer of the type 'unigram' or 'bpe'. Received: "
+                f"sampling={sampling!r} and a {type(self.tokenizer).__name__} that "
+                "cannot. Leave it out."
             )
         else:
             check_number("sampling", sampling, at_least=0)
 
             def draw(epoch):
-                place = np.random.default_rng([seed, epoch]).integers(2**32 - 1)
-                return self._encode(texts, sample=True, alpha=sampling, seed=place)
+                number = np.random.default_rng([seed, epoch]).integers(2**32 - 1)
+                return self._encode(texts, sample=True, alpha=sampling, seed=number)
 
             rows = draw(0)
-            settings["redraw"] = draw
+            if len(rows) > 1:  # one row is a batch that TensorFlow takes for constant
+                settings["redraw"] = draw
         labels, pad_id = self._indices(labels), self.tokenizer.pad_id
-        return BucketedDataset(rows, labels, pad_id=pad_id, seed=seed, **settings)
+        if self.model.output_shape[-1] > 1:  # see `compile_for_labels`
+            labels = np.eye(len(self.labels), dtype="float32")[labels]
+        settings |= dict(pad_id=pad_id, seed=seed, max_length=self.max_length)
+        return BucketedDataset(rows, labels, **settings)

@@ -50,6 +50,7 @@ class SentencePieceTokenizer:
         bos_id: Id of a text's beginning; `None` if the model has none.
         eos_id: Id of a text's end; `None` if the model has none.
         serialized: The content of the model file, bytes.
+        can_sample: Whether `encode` takes `sample=True`.
 
     Raises:
         FileNotFoundError: No such file.
@@ -72,7 +73,7 @@ class SentencePieceTokenizer:
         marked = len(content) < len(serialized)
         self.compose = marked if compose is None else bool(compose)
         self.serialized = content + NFC_MARK * self.compose
-        self._kind = model_type(content)
+        self.can_sample = model_type(content) in (UNIGRAM, BPE)
         special = (getattr(self._processor, f"{name}_id")() for name in SPECIAL_PIECES)
         pad, unk, bos, eos = (None if id < 0 else id for id in special)
         size = self._processor.get_piece_size()
@@ -325,7 +326,7 @@ class SentencePieceTokenizer:
 
     def _draw(self, texts, out_type, alpha, nbest, seed):
         """Cut the texts at random, after the settings of subword regularization."""
-        if self._kind not in (UNIGRAM, BPE):
+        if not self.can_sample:
             raise ValueError(
                 "`sample=True` needs a model of type 'unigram' or 'bpe': a text has "
                 "only one way to be cut into characters or words."

@@ -11,7 +11,7 @@ import pytest
 from cases.examples import quick
 from cases.helpers import Interrupt
 from keras_transformer.datasets import BucketedDataset
-from keras_transformer.tasks.fitting import fit_model
+from keras_transformer.tasks.fitting import compile_for_labels, fit_model
 
 ROWS = [[n] for n in range(8)]
 
@@ -259,3 +259,26 @@ def test_what_is_not_the_trainings_own_stays(tmp_path):
     assert sorted(file for file in tmp_path.rglob("*") if file.is_file()) == sorted(
         mine
     )
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_labels_are_smoothed(outputs, smoothing):
+    activation = "sigmoid" if outputs == 1 else "softmax"
+    model = keras.Sequential(
+        [keras.Input((2,)), keras.layers.Dense(outputs, activation)]
+    )
+    compile_for_labels(model, keras.optimizers.Adam(1e-3), smoothing)
+    rng = np.random.default_rng(0)
+    rows, labels = rng.normal(size=(5, 2)), np.array([0, 1, 0, 1, 1])
+    chances = model.predict_on_batch(rows)
+    if outputs == 1:
+        chances, given = np.concatenate([1 - chances, chances], axis=1), labels
+    else:
+        given = np.eye(3)[labels]
+    count = chances.shape[1]
+    wanted = (1 - smoothing) * np.eye(count)[labels] + smoothing / count
+    expected = -(wanted * np.log(chances)).sum(axis=1).mean()
+    loss, accuracy = model.test_on_batch(rows, given)
+    assert loss == pytest.approx(expected, rel=1e-4)
+    assert accuracy == pytest.approx((chances.argmax(axis=1) == labels).mean())

@@ -204,6 +204,8 @@ def test_bad_texts_and_labels_are_refused(texts, labels, error, message):
         (dict(patience=-1), ValueError, "`patience` must be an integer of at least 0"),
         (dict(learning_rate="1e-3"), ValueError, "`learning_rate` must be a finite"),
         (dict(learning_rate=-1.0), ValueError, "`learning_rate` must be a finite"),
+        (dict(label_smoothing=1.0), ValueError, "`label_smoothing` must be"),
+        (dict(average=-1), ValueError, "`average` must be an integer of at least 0"),
         (dict(validation_data=0.2), TypeError, "a pair .texts, labels.*0.2"),
         (dict(validation_data=(TEXTS,)), TypeError, "a pair .texts, labels."),
         (dict(validation_data=TEXTS), TypeError, "a pair .texts, labels."),
