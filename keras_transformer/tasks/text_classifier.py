@@ -225,17 +225,24 @@ class TextClassifier:
     def predict_probabilities(
         self, texts: Sequence[str], batch_size: int = 256, verbose=0
     ) -> np.ndarray:
-        """Return the probability of each label for each text, (texts, labels)."""
+        """Return the probability of each label for each text, (texts, labels).
+
+        Texts are padded to few lengths and numbers of rows, the same in each call, so
+        that few shapes are compiled.
+
+        Args:
+            texts: The texts; an empty one is allowed.
+            batch_size: Most texts a batch.
+            verbose: 1 for a progress bar.
+        """
         texts, _ = check_texts(texts)
-        if not texts:
-            return np.zeros((0, len(self.labels)), "float32")
-        batches = BucketedDataset(
-            self._encode(texts),
-            batch_size=batch_size,
-            pad_id=self.tokenizer.pad_id,
-            shuffle=False,
-        )
-        outputs = batches.restore(self.model.predict(batches, verbose=verbose))
+        outputs = np.zeros((len(texts), self.model.output_shape[-1]), "float32")
+        progress = keras.utils.Progbar(len(texts), verbose=verbose)
+        for length, numbers, batch in length_batches(self._encode(texts), batch_size):
+            length = min(length, self.max_length or length)
+            ids = pad_rows(batch, self.tokenizer.pad_id, length, "right")
+            outputs[numbers] = self.model.predict_on_batch(ids)[: len(numbers)]
+            progress.add(len(numbers))
         if outputs.shape[-1] == 1:
             return np.concatenate([1 - outputs, outputs], axis=-1)
         return outputs
@@ -247,7 +254,7 @@ class TextClassifier:
             texts: The texts; an empty one is allowed.
             table: Whether to return a pandas table with the columns `text`, `label`
                 and `probability` instead of a list.
-            verbose: As in Keras's `predict`.
+            verbose: 1 for a progress bar.
         """
         texts, _ = check_texts(texts)  # an iterator's are read but once
         chances = self.predict_probabilities(texts, verbose=verbose)

@@ -88,9 +88,23 @@ def test_a_task_predicts_texts_of_every_length_with_few_traces():
     classifier.model, counter = counted(classifier.model)
     classifier.predict(texts * 4)
     first = counter.traces
-    assert 1 <= first <= 7  # six edges at most, and the longest length
+    assert 1 <= first <= 3  # of 16, 24 and 32
     classifier.predict(texts * 4)
     assert counter.traces == first
+
+
+def test_single_texts_trace_once_a_length_and_get_what_they_get_together():
+    words = "가 나 다 라 마 바 사 아 자 차 카 타 파 하".split()
+    texts = [" ".join((words * 3)[: 1 + number]) for number in range(40)]
+    classifier = TextClassifier.from_texts(
+        texts, [0, 1] * 20, vocabulary_size=40, embed_dim=8, num_heads=2, dense_dim=12
+    )
+    together = classifier.predict_probabilities(texts)
+    classifier.model, counter = counted(classifier.model)
+    alone = [classifier.predict_probabilities([text])[0] for text in texts]
+    np.testing.assert_allclose(alone, together, atol=1e-5)
+    lengths = {len(ids) for ids in classifier.tokenizer.encode(texts)}
+    assert 1 <= counter.traces <= 6 < len(lengths)  # of 16, 24, 32, 48, 64, 96
 
 
 class CountingModel(LanguageModel):
