@@ -269,8 +269,9 @@ class TextClassifier:
         """Compare predictions with the truth.
 
         Returns:
-            `accuracy`; `f1`, the mean of each label's F1; and `confusion`, a pandas
-            table with the true labels as rows and the predicted ones as columns.
+            `accuracy`; `f1`, the mean F1 of the labels that are true or predicted
+            somewhere; and `confusion`, a pandas table with the true labels as rows
+            and the predicted ones as columns.
         """
         texts, labels = check_texts(texts, labels)
         truth = self._indices(labels)
@@ -280,7 +281,7 @@ class TextClassifier:
         np.add.at(counts, (truth, guess), 1)
         right = np.diag(counts)
         both = counts.sum(axis=0) + counts.sum(axis=1)
-        f1 = np.divide(2 * right, both, out=np.zeros(size), where=both > 0)
+        f1 = 2 * right[both > 0] / both[both > 0]
         index = pd.Index(self.labels, name="true")
         columns = pd.Index(self.labels, name="predicted")
         return {
