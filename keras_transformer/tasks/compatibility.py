@@ -22,8 +22,8 @@ def check_classifier_parts(
 
     Raises:
         ValueError: Fewer than two labels or equal ones, another number of outputs,
-            fewer ids than the tokenizer's, another padding id, fewer positions than
-            `max_length`.
+            fewer ids than the tokenizer's, another padding id, none of the tokenizer's
+            own where the model hides one, fewer positions than `max_length`.
     """
     max_length = check_integer("max_length", max_length, optional=True)
     labels = [plain(label) for label in labels]
@@ -44,6 +44,13 @@ def check_classifier_parts(
         raise ValueError(
             f"The tokenizer has {tokenizer.vocabulary_size} ids, but the model's "
             f"embedding only {rows} rows. Use the tokenizer that it was built for."
+        )
+    if pad_id is not None and not _has_pad(tokenizer):
+        raise ValueError(
+            f"The model hides the id {pad_id}, but the tokenizer has no pad token: in "
+            "texts that id is a token. Name a pad token, such as "
+            'HuggingFaceTokenizer(file, {"pad": "<pad>"}), which must be in its '
+            "vocabulary, and build the model with its pad_id and vocabulary_size."
         )
     if pad_id is not None and pad_id != tokenizer.pad_id:
         raise ValueError(
@@ -165,9 +172,8 @@ def check_generator_parts(
             f"The model must have the tokenizer's eos id, stop_id={tokenizer.eos_id}. "
             f"Received a model with stop_id={stops}."
         )
-    # A tokenizer without a pad token has another's id for it, and pads nothing here.
-    pads = "pad" in getattr(tokenizer, "special_tokens", {"pad": ""})
-    if pads and model.pad_id not in (None, tokenizer.pad_id):
+    # Without a pad token of its own it pads nothing here.
+    if _has_pad(tokenizer) and model.pad_id not in (None, tokenizer.pad_id):
         raise ValueError(
             f"The model must have the tokenizer's pad_id={tokenizer.pad_id}, or None. "
             f"Received a model with pad_id={model.pad_id}."
@@ -181,6 +187,11 @@ def check_generator_parts(
     check_integer("max_length", max_length, 2)
     _check_positions(model.position_limit, max_length)
     return max_length
+
+
+def _has_pad(tokenizer):
+    """Whether a tokenizer has a pad token; without one another's id stands for it."""
+    return "pad" in getattr(tokenizer, "special_tokens", {"pad": ""})
 
 
 def warn_of_shared_ids(model, *ends):
