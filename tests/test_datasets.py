@@ -1,6 +1,7 @@
 """Files of reviews, the bundled and the public ones, and splits."""
 
 import gzip
+import hashlib
 import sys
 import unicodedata
 
@@ -9,7 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from keras_transformer.datasets import load_nsmc, load_reviews, read_reviews, split
+from keras_transformer.datasets import (
+    load_nsmc,
+    load_reviews,
+    read_reviews,
+    reviews,
+    split,
+)
 
 HEADER = "id\tdocument\tlabel\n"
 NSMC_LIKE = (
@@ -265,6 +272,36 @@ def test_nsmc_is_downloaded_where_no_folder_is_given(tmp_path, monkeypatch):
         ConnectionError, match=r"URL fetch failure.*load_nsmc\(folder\)"
     ):
         load_nsmc()
+
+
+def test_another_file_than_the_official_one_is_no_download(tmp_path, monkeypatch):
+    monkeypatch.delenv("KERAS_TRANSFORMER_DATA", raising=False)
+    server, get_file = tmp_path / "server", keras.utils.get_file
+    server.mkdir()
+    for name in ("ratings_train.txt", "ratings_test.txt"):
+        (server / name).write_text("<html>Log in to the network</html>", "utf-8")
+    monkeypatch.setattr(reviews, "NSMC_URL", f"{server.as_uri()}/")
+    monkeypatch.setattr(
+        keras.utils,
+        "get_file",
+        lambda *names, **settings: get_file(*names, cache_dir=tmp_path, **settings),
+    )
+    with pytest.raises(ConnectionError, match="corrupted.*load_nsmc.folder."):
+        load_nsmc()
+    hashes = {
+        name: hashlib.sha256(NSMC_LIKE.encode()).hexdigest()
+        for name in reviews.NSMC_HASHES
+    }
+    monkeypatch.setattr(reviews, "NSMC_HASHES", hashes)
+    for file in server.iterdir():
+        file.write_bytes(NSMC_LIKE.encode())
+    assert len(load_nsmc()[0]) == 4  # the page is not taken from the cache
+
+
+def test_the_official_test_file_has_its_hash(data_folder):
+    data = gzip.decompress((data_folder / "nsmc/ratings_test.txt.gz").read_bytes())
+    expected = reviews.NSMC_HASHES["ratings_test.txt"]
+    assert hashlib.sha256(data).hexdigest() == expected
 
 
 def test_nsmc_has_all_its_rows(data_folder):

@@ -18,6 +18,13 @@ NSMC_FILES = {
     "train": ("ratings_train.txt", "ratings_train_rebuilt.txt"),
     "test": ("ratings_test.txt",),
 }
+# SHA-256 of the official files.
+NSMC_HASHES = {
+    "ratings_train.txt": "e03b7d14e9e41be8d464a28057cd25d7"
+    "396c53e67aa7fd5f7e552c59b0ee2940",
+    "ratings_test.txt": "8ac9f64052f11dbf6ae0acb5e038f03d"
+    "90a76f0eda7820cfb3a92d02edfcebda",
+}
 DATA_VARIABLE = "KERAS_TRANSFORMER_DATA"
 
 logger = logging.getLogger(__name__)
@@ -141,7 +148,7 @@ def load_nsmc(
 
     Raises:
         FileNotFoundError: The folder lacks a file.
-        ConnectionError: The download failed.
+        ConnectionError: The download failed, or brought something else.
 
     Example:
 
@@ -188,9 +195,14 @@ def _find(folder, names, source):
 def _download(name):
     try:
         file = keras.utils.get_file(
-            name, origin=NSMC_URL + name, cache_subdir=os.path.join("datasets", "nsmc")
+            name,
+            origin=NSMC_URL + name,
+            cache_subdir=os.path.join("datasets", "nsmc"),
+            file_hash=NSMC_HASHES[name],
         )
-    # Keras raises a bare Exception where the network fails.
+    # Keras raises a bare Exception where the network fails, and a ValueError at
+    # another file than the official one, such as a page of a proxy's; it fetches it
+    # again the next time.
     except Exception as error:
         raise ConnectionError(
             f"Could not download {NSMC_URL + name}: {error}. Without network, put "
