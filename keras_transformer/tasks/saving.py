@@ -1,10 +1,14 @@
 """A task on disk: a folder with a model, its tokenizers and a few settings.
 
-It is written whole or not at all.
+It is written whole or not at all: where a process is killed as a new task is about to
+replace an old one, the next that saves or loads there puts the old one back.
 """
 
+import glob
 import json
+import shutil
 import tempfile
+import time
 from pathlib import Path
 
 import keras
@@ -13,6 +17,7 @@ from keras_transformer import tokenizers
 
 SETTINGS = "task.json"
 MODEL = "model.keras"
+PAUSE = 0.5  # seconds, many times as long as a folder takes to replace another
 # Class of tokenizer -> what of it stands in the task's settings, beside its files.
 KINDS = {
     "SentencePieceTokenizer": (),
@@ -90,8 +95,9 @@ def _write_folder(folder, settings: dict, files: dict):
     folder = check_free(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".saving-") as work:
-        new, old = Path(work) / "new", Path(work) / "old"
+        new, old = Path(work) / "new", Path(work) / "old" / folder.name
         new.mkdir()
+        old.parent.mkdir()
         for name, write in files.items():
             write(new / name)
         sizes = {name: (new / name).stat().st_size for name in files}
@@ -123,6 +129,24 @@ def _replace(folder, new, old, own):
         raise
 
 
+def put_back(folder):
+    """Put a task back that `_replace` moved away before its process was killed."""
+    folder = Path(folder).resolve()
+    if folder.exists():
+        return
+    for old in folder.parent.glob(f".saving-*/old/{glob.escape(folder.name)}"):
+        time.sleep(PAUSE)  # is another process just about to put the new one there?
+        new = old.parent.parent / "new"
+        if folder.exists() or not (new / SETTINGS).is_file():
+            continue  # that one came to its end
+        own = {SETTINGS, *read_task(new)["files"]}
+        for extra in list(new.iterdir()):
+            if extra.name not in own:
+                extra.rename(old / extra.name)
+        old.rename(folder)
+        shutil.rmtree(new.parent, ignore_errors=True)
+
+
 def check_free(folder) -> Path:
     """Return the real path of a folder that a task may be written to.
 
@@ -131,6 +155,7 @@ def check_free(folder) -> Path:
             runs in it.
     """
     folder = Path(folder).resolve()  # not a link
+    put_back(folder)
     here = Path.cwd()
     if folder in (here, *here.parents):
         raise ValueError(
@@ -178,6 +203,7 @@ def _read_folder(folder, task: str) -> dict:
         ValueError: It is no saved task, one of another class, or cut short.
     """
     folder = Path(folder)
+    put_back(folder)
     if not (folder / SETTINGS).is_file():
         raise ValueError(
             f"{str(folder)!r} is not a saved {task}: it has no {SETTINGS}. Pass the "

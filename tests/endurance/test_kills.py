@@ -33,6 +33,20 @@ history = classifier.fit(
 print(json.dumps([history.epoch, classifier.evaluate(texts, labels)["accuracy"]]))
 """
 
+SAVE_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from keras_transformer import TextClassifier
+classifier, rename = TextClassifier.load(sys.argv[1]), Path.rename
+def die(path, target):
+    if path.name == "new":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return rename(path, target)
+Path.rename = die
+print("ready", flush=True)
+classifier.save(sys.argv[2])
+"""
+
 SAVE = """
 import sys
 from keras_transformer import TextClassifier
@@ -85,8 +99,9 @@ def test_a_task_that_is_saved_while_its_process_is_killed_is_whole(folder, tmp_p
     TextClassifier.load(folder).save(place)
     text = ["정말 나쁘다"]
     expected = TextClassifier.load(folder).predict_probabilities(text)
-    for seconds in np.random.default_rng(1).uniform(0, 0.5, size=8):
-        assert killed(SAVE, folder, place, after=seconds)
+    moments = np.random.default_rng(1).uniform(0, 0.5, size=8)
+    for code, seconds in [(SAVE_AND_DIE, 60), *((SAVE, moment) for moment in moments)]:
+        assert killed(code, folder, place, after=seconds)
         loaded = TextClassifier.load(place)
         np.testing.assert_allclose(
             loaded.predict_probabilities(text), expected, atol=1e-6

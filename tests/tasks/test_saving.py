@@ -1,12 +1,15 @@
 """A task is saved whole or not at all, and what is no whole task is refused."""
 
 import os
+import shutil
 from pathlib import Path
 
 import keras
 import pytest
 
 from keras_transformer import TextClassifier
+from keras_transformer.cli import main
+from keras_transformer.tasks import saving
 
 TEXTS, LABELS = (
     ["정말 재미있다", "참 좋은 영화", "너무 지루하다", "돈이 아깝다"],
@@ -68,6 +71,40 @@ def test_a_save_that_cannot_take_its_place_leaves_everything_as_it_was(
                 classifier.save(folder)
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
         assert os.listdir(tmp_path) == ["model"]
+
+
+def test_a_task_that_a_killed_save_moved_away_is_put_back(
+    classifier, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(saving, "PAUSE", 0)
+    folder, work = tmp_path / "[모델]", tmp_path / ".saving-abc"
+    old, new = work / "old" / folder.name, work / "new"
+    classifier.save(folder)
+    notes = {"a.txt": "mine", "b.txt": "too"}
+    for name, text in notes.items():
+        (folder / name).write_text(text)
+    names = sorted(os.listdir(folder))
+    texts = tmp_path / "texts.txt"
+    texts.write_text("정말", "utf-8")
+    for following in (
+        lambda folder: not TextClassifier.load(folder),
+        classifier.save,
+        lambda folder: main(["predict", str(folder), str(texts)]),
+    ):
+        # As it lies when the process is killed between the two renames.
+        shutil.copytree(folder, new, ignore=lambda *_: ["a.txt"])
+        old.parent.mkdir()
+        folder.rename(old)
+        (old / "b.txt").unlink()  # it was moved already
+        assert not following(folder)
+        assert sorted(os.listdir(tmp_path)) == ["[모델]", "texts.txt"]
+        assert sorted(os.listdir(folder)) == names
+        assert {name: (folder / name).read_text() for name in notes} == notes
+    # A save that came to its end, and a task that was removed since, stay so.
+    old.parent.mkdir(parents=True)
+    folder.rename(old)
+    with pytest.raises(ValueError, match="is not a saved TextClassifier"):
+        TextClassifier.load(folder)
 
 
 @pytest.mark.parametrize(
