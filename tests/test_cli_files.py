@@ -104,6 +104,39 @@ def test_files_of_another_encoding_and_name(task, stub, tmp_path, capsys):
         assert "--format 'tsv' or --format 'csv'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_what_was_read_is_said(task, stub, tmp_path, capsys):
+    table = tmp_path / "table.tsv"
+    table.write_text(TABLE + "\t1\t\tthree\n", encoding="utf-8")
+    assert main(["evaluate", "--task", task, "model", str(table)]) == 0
+    printed = capsys.readouterr()
+    assert f"{table}: 2 rows, 1 without text left out" in printed.err
+    assert "without text" not in printed.out
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_picture_that_cannot_be_is_an_error(task, stub, tmp_path, capsys):
+    from keras_transformer.tasks.explanation import NothingToSee
+
+    texts = tmp_path / "texts.txt"
+    texts.write_text("하나\n", encoding="utf-8")
+    command = ["predict", "--task", task, "model", str(texts), "--explain", "a.txt"]
+
+    def explain(text):
+        raise error
+
+    stub.explain = explain
+    error = ValueError("Format 'txt' is not supported")
+    assert main(command) == 2
+    assert "Format 'txt' is not supported" in capsys.readouterr().err
+    error = NothingToSee("no tokens")
+    assert main(command) == 0
+    assert "attention picture   none: no tokens" in capsys.readouterr().err
+    texts.write_text("\n", encoding="utf-8")
+    assert main(command) == 0
+    assert "none: no text has tokens" in capsys.readouterr().err
+
+
 def test_one_bad_line_in_a_thousand_loses_no_other(tmp_path, capsys):
     file = tmp_path / "texts.txt"
     rows = [b"text %d" % number for number in range(1000)]

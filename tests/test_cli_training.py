@@ -1,5 +1,6 @@
 """The command line's trainings: what they print, and how they are interrupted."""
 
+import argparse
 import re
 
 import keras
@@ -8,6 +9,7 @@ import pytest
 
 from cases.helpers import Interrupt, slow_on
 from keras_transformer.cli import main
+from keras_transformer.cli.files import train_task
 from keras_transformer.tasks import TextClassifier
 
 ROWS = [("정말 재미있다", 1), ("너무 지루하다", 0), ("좋은 영화", 1), ("아깝다", 0)]
@@ -34,7 +36,6 @@ def test_what_was_interrupted_or_not_saved_goes_on_to_the_same(
     command, tmp_path, capsys, monkeypatch
 ):
     whole, halves = tmp_path / "whole", tmp_path / "halves"
-    keras.utils.set_random_seed(1)
     with monkeypatch.context() as patch:
         save = TextClassifier.save
 
@@ -53,7 +54,6 @@ def test_what_was_interrupted_or_not_saved_goes_on_to_the_same(
     assert "Epoch" not in output  # it was trained already
     check_report(output, whole)
 
-    keras.utils.set_random_seed(1)
     with monkeypatch.context() as patch:
         fit = TextClassifier.fit
         patch.setattr(
@@ -87,9 +87,10 @@ def test_what_was_interrupted_or_not_saved_goes_on_to_the_same(
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-def check_report(output, folder):
+def check_report(output, folder, part="validation"):
     """The end of a training: accuracy, five samples, where everything lies."""
-    assert re.search(r"^validation accuracy [01]\.\d{3}, F1 [01]\.\d{3}$", output, re.M)
+    scores = rf"^{part} accuracy [01]\.\d{{3}}, F1 [01]\.\d{{3}}$"
+    assert re.search(scores, output, re.M)
     samples = re.findall(r"^[01] \([01]\.\d\d, true [01]\)  \S.*$", output, re.M)
     assert len(samples) == 5
     assert re.search(rf"^tokenizer +{folder}/tokenizer\.model$", output, re.M)
@@ -118,7 +119,53 @@ def test_a_training_without_an_epoch_is_none(error, command, tmp_path, capsys, f
         errors = capsys.readouterr().err
         assert status == (2 if error is not KeyboardInterrupt else 130)
         assert "--resume" not in errors and "Traceback" not in errors
-    assert not (tmp_path / "model").exists()
+        assert [path.name for path in tmp_path.iterdir()] == ["reviews.tsv"]
+
+
+def test_labels_to_test_on_that_none_was_trained_on_are_refused_at_once(
+    command, tmp_path, capsys, fake
+):
+    test = tmp_path / "test.tsv"
+    test.write_text("document\tlabel\n좋다\t1\n모르겠다\t7\n", encoding="utf-8")
+    assert main([*command, str(tmp_path / "model"), "--test", str(test)]) == 2
+    errors = capsys.readouterr().err
+    assert re.search(r"test\.tsv has labels that no .*train on has: 7\. .*0, 1", errors)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "reviews.tsv",
+        "test.tsv",
+    ]
+
+
+def test_the_seed_is_that_of_the_first_weights_too(tmp_path):
+    def trained(seed):
+        task = Task()
+
+        def build():
+            layer = keras.layers.Dense(3)
+            layer.build((None, 2))
+            task.weights = keras.ops.convert_to_numpy(layer.kernel)
+            return task
+
+        options = argparse.Namespace(
+            seed=seed, epochs=1, resume=False, output=str(tmp_path / "model")
+        )
+        train_task(options, Task, build, lambda task, folder: None)
+        return task.weights
+
+    first = trained(3)
+    np.testing.assert_array_equal(trained(3), first)
+    assert np.abs(trained(4) - first).max() > 0
+
+
+@pytest.mark.slow
+def test_training_without_a_file_ends_with_a_summary(tmp_path, capsys):
+    folder = tmp_path / "classifier"
+    assert main(["train", "--epochs", "1", "--output", str(folder)]) == 0
+    printed = capsys.readouterr()
+    check_report(printed.out, folder, "test")
+    assert re.search(r"reviews_ko\.tsv: [\d]+ rows, \d+ without text", printed.err)
+    picture = re.search(r"^attention picture +(.*)$", printed.out, re.M)[1]
+    assert picture == str(folder / "attention.png") or picture.startswith("none: ")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from keras_transformer.cli.files import (
     progress,
     read_lines,
     report_files,
+    say_what_was_read,
     train_task,
 )
 
@@ -68,6 +69,8 @@ def train(options):
     from keras_transformer.tasks import TextClassifier
 
     texts, validation, test = _reviews(options)
+    if options.test:
+        _check_known(options.test, test[1], texts[1])
 
     def build():
         return TextClassifier.from_texts(
@@ -95,9 +98,9 @@ def _reviews(options):
     from keras_transformer.datasets import load_reviews, split
 
     if options.data is None:
-        train, validation, test = (
-            _pair(part, "document", "label") for part in load_reviews()
-        )
+        parts = load_reviews()
+        say_what_was_read(parts.train)
+        train, validation, test = (_pair(part, "document", "label") for part in parts)
     else:
         texts, labels = _read(options.data, options)
         rows = split(texts, labels, (0.9, 0.1), seed=options.seed)
@@ -114,9 +117,21 @@ def _read(path, options):
     columns = {name: getattr(options, name) for name in ("text_column", "label_column")}
     form = {"format": options.format, "encoding": options.encoding}
     frame = read_reviews(path, **form, **columns)
+    say_what_was_read(frame)
     if frame.empty:
         raise ValueError(f"{str(path)!r} has no texts.")
     return _pair(frame, **columns)
+
+
+def _check_known(path, labels, known):
+    """Refuse labels to test on that no text to train on has, before any training."""
+    unknown = sorted(set(labels) - set(known))
+    if unknown:
+        raise ValueError(
+            f"{path} has labels that no text to train on has: "
+            f"{', '.join(map(str, unknown))}. Those have: "
+            f"{', '.join(map(str, sorted(set(known))))}. Leave these texts out."
+        )
 
 
 def _pair(frame, text_column, label_column):

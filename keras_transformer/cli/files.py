@@ -77,7 +77,8 @@ def add_predict_options(command, texts: str):
 def train_task(options, task_class, build, fit) -> tuple:
     """Train a task and save it, so that an interrupted training can be resumed.
 
-    What it has reached is kept until the task is saved.
+    What it has reached is kept until the task is saved. The seed of the options is
+    that of the untrained task's weights, too.
 
     Args:
         options: The options of the command.
@@ -94,6 +95,8 @@ def train_task(options, task_class, build, fit) -> tuple:
         KeyboardInterrupt, OSError: It was interrupted, or could not be saved; with
             how to go on.
     """
+    import keras
+
     from keras_transformer.tasks.saving import check_free
 
     if options.epochs < 1:
@@ -113,6 +116,7 @@ def train_task(options, task_class, build, fit) -> tuple:
         )
     else:
         shutil.rmtree(working, ignore_errors=True)
+        keras.utils.set_random_seed(options.seed)  # of the model's first weights
         task = build()
         task.save(working / "task")
         text = json.dumps(settings, ensure_ascii=False)
@@ -120,16 +124,23 @@ def train_task(options, task_class, build, fit) -> tuple:
     try:
         fit(task, checkpoint)
         task.save(folder)
-    except (KeyboardInterrupt, OSError) as error:
+    except BaseException as error:
         if not _has_files(checkpoint):
-            raise
-        kind = OSError if isinstance(error, OSError) else KeyboardInterrupt
-        text = f"{error}. " if str(error) else ""
-        raise kind(
-            f"{text}The training is kept. Go on with it: the same command with --resume"
-        ) from error
+            shutil.rmtree(working, ignore_errors=True)
+        elif isinstance(error, (KeyboardInterrupt, OSError)):
+            raise _resumable(error) from error
+        raise
     shutil.rmtree(working, ignore_errors=True)
     return task, folder
+
+
+def _resumable(error):
+    """Return an error of the same kind that says how to go on."""
+    kind = OSError if isinstance(error, OSError) else KeyboardInterrupt
+    text = f"{error}. " if str(error) else ""
+    return kind(
+        f"{text}The training is kept. Go on with it: the same command with --resume"
+    )
 
 
 def _check_same(settings, file):
@@ -161,6 +172,15 @@ def progress() -> Iterator[int]:
     """
     with contextlib.redirect_stdout(sys.stderr):
         yield int(sys.stderr.isatty())
+
+
+def say_what_was_read(frame):
+    """Print which file a table is from, and how many rows were left out."""
+    files = ", ".join(frame.attrs["files"])
+    print(
+        f"{files}: {len(frame)} rows, {frame.attrs['dropped']} without text left out",
+        file=sys.stderr,
+    )
 
 
 def read_lines(path: str | None, encoding: str = "utf-8") -> list[str]:
@@ -243,11 +263,13 @@ def explain_first(task, texts, picture: str | None):
 
 
 def _draw(task, texts, picture):
+    from keras_transformer.tasks.explanation import NothingToSee
+
     text = next((text for text in texts if text.strip()), None)
     if text is None:
         return "none: no text has tokens"
     try:
         task.explain(text).plot(path=picture)
-    except (ImportError, ValueError) as error:
+    except (ImportError, NothingToSee) as error:
         return f"none: {error}"
     return picture

@@ -11,6 +11,7 @@ from keras_transformer.cli.files import (
     progress,
     read_lines,
     report_files,
+    say_what_was_read,
     train_task,
 )
 
@@ -154,7 +155,9 @@ def _texts(options):
     from keras_transformer.datasets import load_reviews, split
 
     if options.data is None:
-        train, validation, test = (part["document"].tolist() for part in load_reviews())
+        parts = load_reviews()
+        say_what_was_read(parts.train)
+        train, validation, test = (part["document"].tolist() for part in parts)
     else:
         texts, test = _read(options.data, options), None
         rows = split(texts, None, (0.95, 0.05), seed=options.seed)
@@ -169,6 +172,7 @@ def _read(path, options):
         column, form = options.text_column, options.format
         settings = {"format": form, "encoding": options.encoding}
         frame = read_reviews(path, text_column=column, label_column=None, **settings)
+        say_what_was_read(frame)
         texts = frame[column].tolist()
     else:
         lines = read_lines(path, options.encoding)

@@ -9,6 +9,7 @@ from keras_transformer.cli.files import (
     progress,
     read_lines,
     report_files,
+    say_what_was_read,
     train_task,
 )
 
@@ -133,6 +134,7 @@ def _pairs(options):
         train, validation, test = load_pairs(
             options.source_column, options.target_column
         )
+        say_what_was_read(train)
     else:
         pairs, test = _read(options.data, options), None
         rows = split(pairs["source"], None, (0.95, 0.05), seed=options.seed)
@@ -149,6 +151,7 @@ def _read(path, options):
 
     names = ("source_column", "target_column", "format", "encoding")
     pairs = read_pairs(path, **{name: getattr(options, name) for name in names})
+    say_what_was_read(pairs)
     if pairs.empty:
         raise ValueError(f"{str(path)!r} has no pairs.")
     return pairs

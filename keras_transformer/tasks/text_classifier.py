@@ -295,7 +295,7 @@ class TextClassifier:
         (text,), _ = check_texts([text])
         ids = self._encode([text])
         if not ids[0]:
-            raise ValueError("`text` has no tokens: there is nothing to look at.")
+            raise NothingToSee("`text` has no tokens: there is nothing to look at.")
         with record_attention(self.model) as record:
             outputs = np.array(
                 keras.ops.convert_to_numpy(self.model(np.array(ids, "int32")))

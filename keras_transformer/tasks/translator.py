@@ -21,7 +21,7 @@ from keras_transformer.tasks.encoding import (
     length_batches,
     masked_by_length,
 )
-from keras_transformer.tasks.explanation import piece_names
+from keras_transformer.tasks.explanation import NothingToSee, piece_names
 from keras_transformer.tasks.fitting import (
     check_optimizer,
     compile_for_tokens,
@@ -306,7 +306,7 @@ class Translator:
             ValueError: A text without tokens, or a model without attention.
         """
         if getattr(self.model, "attention", True) is None:
-            raise ValueError(
+            raise NothingToSee(
                 "This model has no attention to look at: its encoder hands on one "
                 'fixed vector. Use recipe="2015".'
             )
@@ -314,7 +314,7 @@ class Translator:
             (translation,) = self.translate([text])
         source, target = self._encode([text], [translation])
         if not text.strip() or len(source[0]) < 2:
-            raise ValueError("`text` has no tokens: there is nothing to look at.")
+            raise NothingToSee("`text` has no tokens: there is nothing to look at.")
         inputs, labels = self._shifted(target)
         with record_attention(self.model) as record:
             rows = masked_by_length(encoder_token_ids=source, decoder_token_ids=inputs)
