@@ -186,6 +186,12 @@ def measure(data: Data, rows: int, options) -> list[list[str]]:
     return table
 
 
+def file_and_rows(frame: pd.DataFrame) -> str:
+    """The file of a table, and how many of its rows were taken."""
+    name, dropped = Path(frame.attrs["files"][0]).name, frame.attrs["dropped"]
+    return f"{name} ({len(frame):,} rows, {dropped} without text left out)"
+
+
 def report(table: list[list[str]], files: list[str], command: str) -> str:
     """The section of RESULTS.md."""
     header = ["training rows", "model", "seeds", "accuracy", "without seen", "seconds"]
@@ -227,7 +233,7 @@ def main() -> None:
     for rows in sizes:
         data = load(options.data, rows, test_rows)
         table += measure(data, rows, options)
-    files = [Path(part.attrs["files"][0]).name for part in (data.train, data.test)]
+    files = [Path(data.train.attrs["files"][0]).name, file_and_rows(data.test)]
     command = f"tests/benchmarks/classifier.py --rows {' '.join(map(str, sizes))}"
     command += f" --seeds {options.seeds}"
     command += f" --epochs {options.epochs}" if options.epochs else ""

@@ -33,6 +33,13 @@ def test_stored_probabilities_are_known_by_rows_recipe_and_program(data, monkeyp
     assert len(hashes) == 7
 
 
+def test_the_report_says_how_many_rows_were_tested_on(data):
+    data.test.attrs.update(files=["folder/ratings_test.txt"], dropped=3)
+    said = classifier.file_and_rows(data.test[:2])
+    assert said == "ratings_test.txt (2 rows, 3 without text left out)"
+    assert said in classifier.report([], ["ratings_train.txt", said], "command")
+
+
 def test_a_finished_run_is_taken_from_its_file_until_the_program_changes(
     data, tmp_path, monkeypatch
 ):
