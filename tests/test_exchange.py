@@ -12,6 +12,7 @@ import pytest
 
 from cases.every_model import MODELS
 from cases.helpers import arrays
+from keras_transformer import TextClassifier
 from support import ALL, functional
 
 pytestmark = pytest.mark.exchange
@@ -49,3 +50,24 @@ def test_a_saved_model_is_the_same_on_every_backend(name, folder):
         loaded = arrays(keras.models.load_model(file)(inputs))
         for one, other in zip(loaded, saved, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:The corpus is too small")
+@pytest.mark.parametrize("recipe", ["default", "chapter", "sentence-embedding"])
+def test_a_trained_classifier_is_the_same_on_every_backend(recipe, folder):
+    texts = ["정말 재미있다", "참 좋은 영화", "너무 지루하다", "돈이 아깝다"] * 5
+    classifier = TextClassifier.from_texts(
+        texts, [1, 1, 0, 0] * 5, recipe, vocabulary_size=60
+    )
+    classifier.fit(texts, [1, 1, 0, 0] * 5, epochs=1, verbose=0)
+    backend = keras.backend.backend()
+    classifier.save(folder / f"classifier-{recipe}-{backend}")
+    chances = folder / f"classifier-{recipe}-{backend}.npy"
+    np.save(chances, classifier.predict_probabilities(texts[:4]))
+    saved = [folder / f"classifier-{recipe}-{other}" for other in BACKENDS]
+    if os.environ.get("KERAS_TRANSFORMER_EXCHANGE_COMPLETE"):
+        assert all(place.is_dir() for place in saved)
+    for place in filter(Path.is_dir, saved):
+        loaded = TextClassifier.load(place).predict_probabilities(texts[:4])
+        expected = np.load(f"{place}.npy")
+        np.testing.assert_allclose(loaded, expected, atol=1e-5, rtol=1e-5)

@@ -11,6 +11,7 @@ import keras_transformer as kt
 
 from .examples import block, quick
 from .helpers import array, assert_close, copy_weights, randomize
+from .ready_models import READY, batch, compiled
 
 VOCABULARY = 4000
 IDS = np.array([[257, 2909, 5], [2909, 1025, 257]])
@@ -275,3 +276,14 @@ def test_labels_of_every_dtype_give_the_same_loss():
         for dtype in ("int32", "int64", "float32")
     ]
     assert losses[0] == losses[1] == losses[2]
+
+
+@pytest.mark.parametrize("name", quick(READY, list(READY)[:2]))
+def test_labels_of_every_dtype_give_a_classifier_the_same_loss(name):
+    model = compiled(READY[name](), run_eagerly=True)
+    ids, labels = batch(model)
+    losses = [
+        float(model.test_on_batch(ids, labels.astype(dtype)))
+        for dtype in ("int32", "int64", "float32", "float64")
+    ]
+    assert losses == losses[:1] * 4

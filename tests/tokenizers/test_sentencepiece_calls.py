@@ -31,6 +31,21 @@ def test_many_texts_encode_like_each_alone():
     assert tokenizer.encode([]) == [] and tokenizer.encode("") == []
 
 
+def test_texts_are_encoded_in_one_call_on_all_cores(monkeypatch):
+    tokenizer = trained()
+    texts = [*CORPUS, *odd_texts()]
+    alone = [tokenizer.encode(text, add_bos=True) for text in texts]
+    calls, encode = [], tokenizer._processor.encode
+
+    def counted(batch, **settings):
+        calls.append((len(batch), settings))
+        return encode(batch, **settings)
+
+    monkeypatch.setattr(tokenizer._processor, "encode", counted)
+    assert tokenizer.encode(texts, add_bos=True) == alone
+    assert calls == [(len(texts), {"out_type": int, "num_threads": -1})]
+
+
 def test_bos_eos_and_max_length():
     tokenizer = trained()
     body = tokenizer.encode(CORPUS[0])
@@ -160,7 +175,9 @@ def test_samples_differ_and_mean_the_same_text(model_type, nbest):
 
 
 def test_sampling_that_cannot_be_is_refused():
+    assert trained().can_sample and trained(model_type="bpe").can_sample
     for model_type in ("char", "word"):
+        assert not trained(model_type=model_type).can_sample
         with pytest.raises(ValueError, match="'unigram' or 'bpe'"):
             trained(model_type=model_type).encode("오늘", sample=True)
     wrong = [{"alpha": -1}, {"alpha": float("nan")}, {"alpha": "a"}, {"nbest": 0}]
