@@ -135,3 +135,24 @@ def test_traces_are_no_more_than_edges(count):
     model.fit(data, epochs=3, verbose=0)
     # One more to build the metrics.
     assert len(seen) <= len(data.edges) + 1
+
+
+@pytest.mark.parametrize("count", [5, 40])
+def test_draws_of_any_length_are_trained_on(count):
+    """TensorFlow refuses batches of another length than it saw first."""
+
+    def drawn(epoch):
+        most = (1, 9, 2, 30)[epoch % 4]  # Keras may begin with the second
+        return [[1 + row % 30] * (1 + row % most) for row in range(count)]
+
+    class Notes(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            seen.clear()
+
+    model, seen = classifier(run_eagerly=True)
+    data = BucketedDataset(drawn(0), [0] * count, batch_size=16, redraw=drawn)
+    assert set(map(len, drawn(0))) == {1}
+    model.fit(data, epochs=4, callbacks=[Notes()], verbose=0)
+    assert sum((ids > 0).sum() for ids in seen) == sum(
+        len(row) for epoch in range(4) for row in drawn(epoch)
+    )

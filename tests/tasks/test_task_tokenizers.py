@@ -146,7 +146,7 @@ def test_a_classifier_labels_and_explains_alike(kind, tmp_path):
     assert again.explain(TEXTS[0]).tokens == classifier.explain(TEXTS[0]).tokens
     if kind != "sentencepiece":
         assert again.explain(TEXTS[0]).tokens[-1] == "</s>"
-        with pytest.raises(ValueError, match="`sampling` needs a SentencePieceTok"):
+        with pytest.raises(ValueError, match="`sampling` needs a tokenizer that"):
             data = TEXTS, ["bad", "good"] * 2
             again.fit(*data, validation_data=data, sampling=0.2)
     settings = dict(validation_data=(TEXTS, ["bad", "good"] * 2), epochs=1, verbose=0)
