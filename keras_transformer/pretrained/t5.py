@@ -107,16 +107,12 @@ class T5(Family):
             *blocks(model.num_layers, _block("encoder", gated)),
             *blocks(layers or model.num_layers, _block("decoder", gated)),
         ]
-        for stack in ("encoder", "decoder"):
-            bias = getattr(model, stack).position_bias.name
-            rules += [
-                *norm(f"{stack}.final_layer_norm", f"{stack}/final_norm", bias=False),
-                Rule(
-                    f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias"
-                    ".weight",
-                    f"{stack}/{bias}/relative_attention_bias/embeddings",
-                ),
-            ]
+        table = "block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        for part in ("encoder", "decoder"):
+            bias = f"{part}/{getattr(model, part).position_bias.name}"
+            ours = f"{bias}/relative_attention_bias/embeddings"
+            rules += norm(f"{part}.final_layer_norm", f"{part}/final_norm", bias=False)
+            rules.append(Rule(f"{part}.{table}", ours))
         if not model.tie_head:
             rules += dense("lm_head", "head/projection", bias=False)
         return rules

@@ -10,11 +10,10 @@ from keras_transformer import Translator
 from keras_transformer.generation import generate
 from keras_transformer.generation.loop import Search
 from keras_transformer.generation.rereading import until_stop
-from keras_transformer.models import Seq2SeqTransformer, TextEncoder
+from keras_transformer.models import Seq2SeqTransformer
 from keras_transformer.tasks.fitting import batch_tokens
 from keras_transformer.tasks.recipes import TRANSLATORS
 from keras_transformer.tasks.translation_scores import translation_metrics
-from keras_transformer.tokenizers import SentencePieceTokenizer
 
 WORDS = {"하나": "one", "둘": "two", "셋": "three", "넷": "four"}
 PAIRS = [
@@ -303,36 +302,6 @@ def test_no_rate_and_a_schedule_with_warm_up_are_refused_before_any_work():
         translator.fit(PAIRS, warmup_steps=0)
     for weight, old in zip(translator.model.get_weights(), weights, strict=True):
         np.testing.assert_array_equal(weight, old)
-
-
-def test_parts_that_do_not_fit_are_refused():
-    tokenizer = SentencePieceTokenizer.train([a + b for a, b in PAIRS], 60)
-    size = tokenizer.vocabulary_size
-    shape = dict(num_layers=1, embed_dim=8, num_heads=2, dense_dim=8)
-    ids = dict(start_id=tokenizer.bos_id, stop_id=tokenizer.eos_id)
-    with pytest.raises(ValueError, match=r"source tokenizer has \d+ ids"):
-        Translator(Seq2SeqTransformer(size - 1, **shape, **ids), tokenizer)
-    other = SentencePieceTokenizer.train([a + b for a, b in PAIRS], 60, pad_id=3)
-    model = Seq2SeqTransformer(
-        size, **shape, **ids, source_vocabulary_size=size + 9, share_embeddings=False
-    )
-    with pytest.raises(ValueError, match=r"3 \(source\), 0 \(target\)"):
-        Translator(model, other, tokenizer)
-    with pytest.raises(ValueError, match="start_id=-1"):
-        Seq2SeqTransformer(size, **shape, start_id=-1)
-    with pytest.raises(ValueError, match="start_id=1"):
-        Translator(Seq2SeqTransformer(size, **shape, start_id=1, stop_id=3), tokenizer)
-    short = Seq2SeqTransformer(
-        size, **shape, **ids, positions="learned", sequence_length=9
-    )
-    with pytest.raises(ValueError, match="max_length=9"):
-        Translator(short, tokenizer)
-    assert Translator(short, tokenizer, max_length=9).max_length == 9
-    with pytest.raises(ValueError, match="`recipe`"):
-        Translator.from_pairs(PAIRS, "gru")
-    for model in (TextEncoder(size, **shape), keras.Sequential()):
-        with pytest.raises(ValueError, match=f"`start_id`.*{type(model).__name__}"):
-            Translator(model, tokenizer)
 
 
 @pytest.mark.parametrize(
