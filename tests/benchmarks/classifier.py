@@ -78,7 +78,9 @@ def made_of(data: Data, recipe: str | None = None) -> str:
     if recipe is None:
         return hash_of([rows, inspect.getsource(linear), timing.versions(*SKLEARN)])
     own = inspect.getsource(neural), timing.versions("sentencepiece")
-    return hash_of([rows, repr(CLASSIFIERS[recipe]), code_hash(*PARTS), own])
+    chosen = CLASSIFIERS[recipe]
+    settings = {**vars(chosen), "build": chosen.build.__name__}  # no place in memory
+    return hash_of([rows, settings, code_hash(*PARTS), own])
 
 
 def neural(recipe: str, data: Data, seed: int, epochs: int | None) -> np.ndarray:
