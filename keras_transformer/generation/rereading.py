@@ -46,7 +46,7 @@ class Rereading:
             record.check_unused(model)
             _check_attending(model)
         self._record, self._model, self._names = record, model, names
-        self._layers = {}  # key of a series -> layer
+        self._layers = {}  # key of a series -> layer, and what its queries are
         self._parts = {}  # key of a series -> {place: (weights, tokens)}
 
     def read(self, inputs, written, places=None):
@@ -68,7 +68,7 @@ class Rereading:
             self._record.fail(error)
             raise
         for key, series in batch.series.items():
-            self._layers.setdefault(key, series.layer)
+            self._layers.setdefault(key, (series.layer, series.queries))
             parts = self._parts.setdefault(key, {})
             for row, place in enumerate(places):
                 parts[place] = batch.cut(series, row, *self._names)
@@ -91,7 +91,8 @@ class Rereading:
                 rows, columns = weights.shape[-2:]
                 joined[place, ..., :rows, :columns] = weights
                 tokens[place] = pair
-            self._record.add(self._layers[key], joined, tokens=tokens)
+            layer, queries = self._layers[key]
+            self._record.add(layer, joined, tokens=tokens, queries=queries)
 
 
 def until_stop(tokens, stop_ids) -> list[int]:
@@ -119,8 +120,8 @@ class _Series:
     for they are padded to those of the batch.
     """
 
-    def __init__(self, layer):
-        self.layer = layer
+    def __init__(self, layer, queries):
+        self.layer, self.queries = layer, queries
         self.weights, self.allowed = [], []  # (B, N, t, S) or (B, t, S); (B, t, S)
         self.start_rows = 0
 
@@ -166,7 +167,7 @@ class _Batch:
         )
         return weights[row][..., rows, :][..., columns], pair
 
-    def _note(self, layer, weights, mask):
+    def _note(self, layer, weights, mask, queries):
         if weights is None:  # in a trace
             return
         # What `start` reads is a source of its own, or the beginning of the text.
@@ -179,7 +180,8 @@ class _Batch:
             allowed = np.broadcast_to(mask, allowed.shape)
         number = self._counts[id(layer)]
         self._counts[id(layer)] += 1
-        series = self.series.setdefault((id(layer), source, number), _Series(layer))
+        key = id(layer), source, number
+        series = self.series.setdefault(key, _Series(layer, queries))
         series.weights.append(np.array(weights))
         series.allowed.append(allowed)
         series.start_rows += time if self._starting else 0

@@ -264,9 +264,8 @@ class MultiHeadAttention(BaseLayer):
             cache, use_causal_mask = write_keys(cache, keys, values), False
             keys, values = _as_heads(cache)
         elif self.sliding_window is not None:
-            near = masks.position_mask(
-                *places, causal=False, window=self.sliding_window
-            )
+            window = self.sliding_window
+            near = masks.position_mask(*places, causal=False, window=window)
             mask = masks.combine_masks(mask, near)
         pairs = slot_pairs if growing else masks.pair_mask
         mask = masks.combine_masks(mask, pairs(attention_mask, queries, keys))
@@ -282,6 +281,7 @@ class MultiHeadAttention(BaseLayer):
             dropout=self.attention_dropout if self.dropout and training else None,
             return_weights=return_attention_scores,
             layer=self,
+            sources=(query, value),
             flash_attention=self.flash_attention,
         )
         outputs = project(self.attention_output, outputs)  # (B, T, N, H') -> (B, T, E)

@@ -87,6 +87,7 @@ class SelfAttentiveEmbedding(BaseLayer):
             mask=None if mask is None else mask[:, 0],
             return_weights=True,
             layer=self,
+            sources=(None, inputs),
         )
         if self.penalty:
             self.add_loss(self.penalty * _overlap(annotations))

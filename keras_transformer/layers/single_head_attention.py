@@ -79,6 +79,7 @@ class SingleHeadAttention(BaseLayer):
             dropout=self.attention_dropout if self.dropout and training else None,
             return_weights=return_attention_scores,
             layer=self,
+            sources=(query, value),
         )
         return (context, weights) if return_attention_scores else context
 

@@ -15,7 +15,7 @@ from keras_transformer.ops.backend import (
     static_size,
 )
 
-# A function (layer, weights, mask) while attention is recorded, else None.
+# A function, see `recording`, while attention is recorded, else None.
 recorder: ContextVar = ContextVar("keras_transformer_recorder", default=None)
 
 # Finite, so that no gradient becomes NaN, and below every real score.
@@ -30,12 +30,14 @@ def is_recording() -> bool:
 
 @contextmanager
 def recording(record):
-    """Hand all attention inside to a function `record(layer, weights, mask)`.
+    """Hand all attention inside to a function `record(layer, weights, mask, queries)`.
 
     Args:
-        record: Gets the layer that attends, its weights (B, N, T, S) or (B, T, S), and
-            the mask, broadcastable to (B, N, T, S), or None. `None` records nothing:
-            for the steps of what is then recorded as a whole.
+        record: Gets the layer that attends; its weights (B, N, T, S) or (B, T, S), or
+            None in a trace; the mask, broadcastable to (B, N, T, S), or None; and what
+            the queries are: "self" if the sequence that is looked at, "cross" if
+            another one, "views" if they are no sequence, None if not known. `None`
+            records nothing: for the steps of what is then recorded as a whole.
     """
     token = recorder.set(record)
     try:
@@ -137,6 +139,7 @@ def attend(
     dropout=None,
     return_weights: bool = False,
     layer=None,
+    sources=None,
     flash_attention: bool | None = None,
 ):
     """Mix values by the softmax of scores: every attention of this library.
@@ -166,6 +169,8 @@ def attend(
         dropout: Function applied to the weights (training only).
         return_weights: Whether to return the weights.
         layer: The layer that asks; the weights are recorded under its path.
+        sources: The query and the value that the layer was given, before they were
+            projected; `None` for what it was not given.
         flash_attention: As in `keras.ops.dot_product_attention`.
 
     Returns:
@@ -191,7 +196,7 @@ def attend(
 
     record = recorder.get()
     if record is not None and is_traced(value):
-        record(layer, None, None)
+        record(layer, None, None, None)
         record = None  # a trace must not bake the recording into a compiled function
     weights = None
     if (
@@ -213,10 +218,25 @@ def attend(
             weights = _clear_blind(weights, mask)
             weights = ops.squeeze(weights, 1) if headless else weights
         if record is not None:
-            record(layer, weights, mask)
+            record(layer, weights, mask, sources and _kind_of_queries(*sources))
     if headless:
         outputs = ops.squeeze(outputs, 2)
     return outputs, weights if return_weights else None
+
+
+def _kind_of_queries(query, value):
+    """Return what `recording` tells of the queries. Equal values are one sequence.
+
+    Under half precision Keras gives a layer two copies of what is one tensor.
+    """
+    if query is None:
+        return "views"
+    if value is None or tuple(query.shape) != tuple(value.shape):
+        return "cross"
+    if query is value:
+        return "self"
+    alike = ops.convert_to_numpy(ops.all(ops.equal(query, value)))
+    return "self" if alike else "cross"
 
 
 def _explicit(scores, value, mask, bias, dropout):

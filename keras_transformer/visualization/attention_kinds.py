@@ -7,25 +7,29 @@ import numpy as np
 KINDS = ("encoder", "decoder", "cross", "single")
 
 
-def attention_kind(path: str, weights, paths) -> str:
+def attention_kind(path: str, weights, record) -> str:
     """Return the kind of a recorded layer: one of `KINDS`.
 
-    "single" has one head: (B, T, S). "cross" looks at another sequence: its name or
-    its lengths say so. "decoder" looks at its own sequence and is causal, or stands
-    beside cross-attention or in a decoder. "encoder" looks at its own sequence.
+    "single" has one head: (B, T, S). "cross" looks at another sequence: the record
+    says so, or its name or its lengths where the record does not know. "decoder" looks
+    at its own sequence and is causal, or stands beside cross-attention or in a decoder.
+    "encoder" looks at its own sequence.
 
     Args:
         path: The layer's path in the record.
         weights: One of its recorded arrays.
-        paths: All paths of the record.
+        record: The record.
     """
     if weights.ndim == 3:
         return "single"
     *around, name = path.split("/")
-    if "cross" in name or weights.shape[-1] != weights.shape[-2]:
+    known = queries_of(record).get(path)
+    if known is None and weights.shape[-1] != weights.shape[-2]:
+        known = "cross"
+    if "cross" in name or known == "cross":
         return "cross"
     block = "/".join(around) + "/"
-    beside = any(p.startswith(block) and "cross" in p[len(block) :] for p in paths)
+    beside = any(p.startswith(block) and "cross" in p[len(block) :] for p in record)
     if beside or any("decoder" in part for part in around):
         return "decoder"
     if any("encoder" in part for part in around):
@@ -33,6 +37,11 @@ def attention_kind(path: str, weights, paths) -> str:
     above = np.triu_indices(weights.shape[-1], 1)
     causal = weights.shape[-1] > 1 and not weights[..., above[0], above[1]].any()
     return "decoder" if causal else "encoder"
+
+
+def queries_of(record) -> dict[str, str]:
+    """Return what the queries of each layer are, see `AttentionRecord.queries`."""
+    return getattr(record, "queries", {})
 
 
 def check_record(record) -> Mapping:

@@ -55,20 +55,29 @@ class AttentionRecord(Mapping):
         self._by_path: dict[str, list[np.ndarray]] | None = None
         self._failure: str | None = None
         self._traced: dict[int, keras.layers.Layer | None] = {}
+        self._queries: dict[int, set] = {}
 
-    def add(self, layer: keras.layers.Layer | None, weights, tokens=None):
+    def add(
+        self,
+        layer: keras.layers.Layer | None,
+        weights,
+        tokens=None,
+        queries: str | None = None,
+    ):
         """Keep a copy of the weights of one call of a layer (None: of no layer).
 
         Args:
             layer: The layer.
             weights: (B, N, T, S) or (B, T, S).
             tokens: For each example, its pair (query tokens, key tokens), if known.
+            queries: See `queries`.
         """
         weights = ops.convert_to_numpy(ops.cast(weights, "float32"))
         if id(layer) not in self._calls:
             self._calls[id(layer)] = layer, []
             self._by_path = None
         self._calls[id(layer)][1].append(np.array(weights))
+        self._queries.setdefault(id(layer), set()).add(queries)
         if tokens is not None:
             self._tokens.setdefault(id(layer), []).append(list(tokens))
 
@@ -91,7 +100,7 @@ class AttentionRecord(Mapping):
 
     def fail(self, error: BaseException):
         """Drop what was recorded of a call that failed halfway."""
-        self._calls, self._by_path, self._tokens = {}, None, {}
+        self._calls, self._by_path, self._tokens, self._queries = {}, None, {}, {}
         self._failure = f"{type(error).__name__}: {error}"
 
     @property
@@ -116,6 +125,19 @@ class AttentionRecord(Mapping):
                 if all(other == pair for other in others):
                     examples[place][names[key]] = pair
         return examples
+
+    @property
+    def queries(self) -> dict[str, str]:
+        """Layer path -> what its queries are, where it is the same in all calls.
+
+        "self" if they are the sequence that is looked at, "cross" if another one,
+        "views" if they are no sequence, as in the annotation matrix of 2017.
+        """
+        names, known = self._names(), {}
+        for key, (kind, *others) in self._queries.items():
+            if kind is not None and not others:
+                known[names[key]] = kind
+        return known
 
     @property
     def not_recorded(self) -> list[str]:

@@ -53,15 +53,15 @@ def record_attention(model):
     """
     record, outer, around = AttentionRecord(model), recorder.get(), _open_loops()
 
-    def add(layer, weights, mask):
+    def add(layer, weights, mask, queries):
         if outer is not None:
-            outer(layer, weights, mask)
+            outer(layer, weights, mask, queries)
         if _open_loops() != around:
             return
         if weights is None:
             record.add_traced(layer)
         else:
-            record.add(layer, weights)
+            record.add(layer, weights, queries=queries)
 
     try:
         with recording(add):

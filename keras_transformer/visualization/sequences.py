@@ -84,11 +84,12 @@ class Sequence:
         return [str(self.tokens[n]) for n in positions]
 
 
-def pair_sequences(kinds, heads, tokens, target_tokens) -> dict:
+def pair_sequences(kinds, queries, heads, tokens, target_tokens) -> dict:
     """Return the pair (query, key) of `Sequence`s of each layer.
 
     Args:
         kinds: Layer path -> kind, see `attention_kind`.
+        queries: Layer path -> what its queries are, see `AttentionRecord.queries`.
         heads: Layer path -> list of weights (N, T, S).
         tokens: The tokens of the only sequence, or of the source; or a mapping of
             each path to its pair.
@@ -100,15 +101,22 @@ def pair_sequences(kinds, heads, tokens, target_tokens) -> dict:
         return _pairs_as_given(tokens)
     source = Sequence("tokens", tokens)
     target = Sequence("target_tokens", target_tokens)
-    two = target_tokens is not None or "cross" in kinds.values()
+    crossing = "cross" in kinds.values() or "cross" in queries.values()
+    two = target_tokens is not None or crossing
     lengths = {
         heads[path][0].shape[1] for path in kinds if kinds[path] in ("decoder", "cross")
     }
     pairs = {}
     for path, kind in kinds.items():
         time, length = heads[path][0].shape[1:]
-        if kind == "cross":
+        known = queries.get(path)
+        if known == "views":
+            pairs[path] = Sequence("views", views=True), source
+        elif kind == "cross" or known == "cross":
             pairs[path] = target, source
+        elif kind == "single" and known == "self":
+            own = target if two and time in lengths else source
+            pairs[path] = own, own
         elif kind == "decoder" and two:
             pairs[path] = target, target
         elif kind == "single" and two and (time in lengths or not lengths):

@@ -9,6 +9,7 @@ from keras_transformer.visualization.attention_kinds import (
     attention_kind,
     calls_of,
     check_record,
+    queries_of,
 )
 from keras_transformer.visualization.attention_table import as_numpy, select_heads
 from keras_transformer.visualization.sequences import pair_sequences
@@ -36,7 +37,7 @@ def view_data(record, tokens=None, target_tokens=None, batch=0, hide=None) -> di
     }
     kinds = {path: attention_kind(path, calls[path][0], record) for path in paths}
     heads = {path: _heads(path, calls[path], batch) for path in paths}
-    pairs = pair_sequences(kinds, heads, tokens, target_tokens)
+    pairs = pair_sequences(kinds, queries_of(record), heads, tokens, target_tokens)
     for path in paths:
         for weights in heads[path]:
             for sequence, axis in zip(pairs[path], ("query", "key"), strict=True):

@@ -156,6 +156,38 @@ def test_odd_tokens_are_texts_and_end_nothing(tmp_path):
     assert page._repr_html_().count("<") == 2  # the frame alone
 
 
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda **k: kt.MultiHeadAttention(2, 4, **k), "encoder"),
+        (lambda **k: kt.BahdanauAttention(4, **k), "single"),
+    ],
+)
+def test_two_sequences_of_one_length_are_told_from_one(make, kind, policy):
+    layer = make(name="attention", dtype=policy)
+    one, other = np.random.default_rng(0).normal(size=(2, 1, 3, 8)).astype("float32")
+    words, numbers = ["나는", "집에", "간다"], ["0", "1", "2"]
+    for queries, rows in ((one, words), (other, numbers)):
+        with record_attention(layer) as record:
+            layer(queries, one)
+        data = data_of(attention_view(record, tokens=words).html)
+        (shown,) = data["layers"]
+        assert data["sequences"][shown["query"]] == rows
+        assert data["sequences"][shown["key"]] == words
+        own = rows is words
+        assert record.queries == {"attention": "self" if own else "cross"}
+        assert shown["kind"] == (kind if own or kind == "single" else "cross")
+
+
+def test_as_many_views_as_tokens_are_no_tokens():
+    layer = kt.SelfAttentiveEmbedding(3, 4, name="views")
+    with record_attention(layer) as record:
+        layer(np.ones((1, 3, 8), "float32"))
+    data = data_of(attention_view(record, tokens=["나는", "집에", "간다"]).html)
+    assert ["view 1", "view 2", "view 3"] in data["sequences"]
+
+
 def test_hidden_tokens_are_left_out():
     weights = np.random.default_rng(0).random((1, 2, 3, 3))
     page = attention_view({"a": [weights]}, tokens=["[CLS]", "배", "[SEP]"], hide="배")
