@@ -47,7 +47,7 @@ def test_no_epochs_draws_lose_a_token_that_fits(classifier, limit, monkeypatch):
     again = classifier._batches(TEXTS, numbers, sampling=0.01, seed=3)
     lengths = np.zeros((6, 40), int)
     for epoch in range(6):
-        again._epoch = epoch  # without those before it
+        again.set_epoch(epoch)  # without those before it
         for (ids, _), (others, _), (rows, _) in zip(
             batches, again, batches._served()[1], strict=True
         ):
