@@ -301,8 +301,8 @@ class BucketedDataset(keras.utils.PyDataset):
     def _served(self):
         """The inputs and the batches of the epoch, made when first asked for."""
         planned = self._planned
-        if planned is None or planned[0] != self.epoch:
-            epoch = self.epoch
+        epoch = self.epoch if self.shuffle or self._redraw is not None else 0
+        if planned is None or planned[0] != epoch:
             planned = self._planned = (epoch, *self._plan(epoch))
         return planned[1:]
 

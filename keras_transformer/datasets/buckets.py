@@ -118,8 +118,8 @@ def cut_into_sizes(lengths, edges, sizes, limit) -> tuple[np.ndarray, list[Run]]
     A batch has the smallest edge that holds its rows. Edges that are longer than the
     last follow a rule, so that all draws of the same rows share them: each is a
     quarter more, up to `limit`. Batches that all have one edge would look constant to
-    TensorFlow: the last gets the next edge. Rows that are left over are of the last
-    run.
+    TensorFlow: the last gets the next edge, beyond `limit` if need be. Rows that are
+    left over are of the last run.
 
     Args:
         lengths: (rows,).
@@ -137,15 +137,16 @@ def cut_into_sizes(lengths, edges, sizes, limit) -> tuple[np.ndarray, list[Run]]
 
     def add_edge():
         further = edges[-1] + max(1, edges[-1] // 4)
-        edges.append(further if limit is None else min(further, limit))
+        within = limit is None or edges[-1] >= limit
+        edges.append(further if within else min(further, limit))
 
     while edges[-1] < longest[-1]:
         add_edge()
     places = np.searchsorted(edges, longest)
     if places[0] == places[-1]:
-        if places[-1] + 1 == len(edges) and (limit is None or edges[-1] < limit):
+        if places[-1] + 1 == len(edges):
             add_edge()
-        places[-1] = min(places[-1] + 1, len(edges) - 1)
+        places[-1] += 1
     runs, start = [], 0
     for (size, place), group in groupby(zip(sizes, places, strict=True)):
         batches = len(list(group))

@@ -80,7 +80,8 @@ class Rereading:
         if not self._parts:
             raise ValueError(
                 f"No attention of {self._model.name!r} was recorded: no token was "
-                "written. Leave out `record`."
+                "written, or it has no attention layer of this library. Leave out "
+                "`record`."
             )
         for key, parts in self._parts.items():
             arrays = [weights for weights, _ in parts.values()]

@@ -230,7 +230,7 @@ class MultiHeadAttention(BaseLayer):
         queries = project(self.query, query)  # (B, T, N, H)
         if cache is not None and not growing:
             check_left_out(value, key)
-            self.check_source(cache)
+            check_source(cache, self._key_heads, self.key_dim, self._value_size)
             keys, values = _as_heads(cache)
             check_sources(query, values, keys)
         else:
@@ -329,10 +329,6 @@ class MultiHeadAttention(BaseLayer):
             "value": ops.transpose(values, (0, 2, 1, 3)),
             "mask": masks.combine_masks(mask, key_mask),
         }
-
-    def check_source(self, cache):
-        """Refuse what is no cache from `precompute` of such a layer."""
-        check_source(cache, self._key_heads, self.key_dim, self._value_size)
 
     def create_cache(self, batch_size: int, max_length: int) -> dict:
         """Return an empty cache of `max_length` slots for this layer."""

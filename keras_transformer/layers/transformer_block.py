@@ -338,14 +338,13 @@ class TransformerBlock(BaseLayer):
         parts = {"self_attention"}
         if self.cross_attention:
             parts.add("cross_attention")
-        if not isinstance(cache, dict) or set(cache) != parts:
+        whole = isinstance(cache, dict) and set(cache) == parts
+        if not whole or "mask" not in cache.get("cross_attention", {"mask"}):
             got = sorted(cache) if isinstance(cache, dict) else type(cache).__name__
             raise ValueError(
                 f"`cache` of layer {self.name!r} must come from its own "
                 f"`create_cache`, with the parts {sorted(parts)}. Received: {got}."
             )
-        if self.cross_attention:
-            self.cross_attention_layer.check_source(cache["cross_attention"])
         return cache
 
     def _check_encoder(self, encoder_outputs, cache):

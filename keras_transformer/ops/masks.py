@@ -120,12 +120,12 @@ def as_boolean(mask, name: str, ranks: tuple[int, ...]):
                 'keras.Input(shape, dtype="bool"), or pass `mask > 0`.'
             )
     else:
-        values = ops.convert_to_numpy(mask)
-        others = values[(values != 0) & (values != 1)]
-        if others.size:
+        binary = ops.logical_or(ones, ops.equal(mask, ops.zeros_like(mask)))
+        if not bool(ops.convert_to_numpy(ops.all(binary))):
+            other = ops.convert_to_numpy(mask)[~ops.convert_to_numpy(binary)][0]
             raise ValueError(
                 f"`{name}` must be boolean, or 0 and 1, with True (1) where "
-                f"attention is allowed. Received {others[0]} among its values, such "
+                f"attention is allowed. Received {other} among its values, such "
                 "as an additive mask has. Pass `mask == 0` for a mask that adds "
                 "0 where attention is allowed."
             )

@@ -88,8 +88,14 @@ def explain_next(model, tokenizer, text: str, ids) -> Explanation:
         model: A language model.
         tokenizer: Its tokenizer.
         text: The text.
-        ids: The ids of its tokens.
+        ids: The ids of its tokens; what is beyond the model's positions is cut off.
+
+    Raises:
+        NothingToSee: No tokens, and no bos id to begin with.
     """
+    ids = ids[: model.position_limit] or [tokenizer.bos_id]
+    if ids == [None]:
+        raise NothingToSee("`text` has no tokens, and this tokenizer has no bos id.")
     with record_attention(model) as record:
         logits = model(pad_rows([ids], len(ids)))
     chances = ops.convert_to_numpy(ops.softmax(logits[0, -1]))

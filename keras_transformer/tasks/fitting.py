@@ -106,12 +106,28 @@ def check_optimizer(model, optimizer, learning_rate, warmup_steps=None):
             "An `optimizer` has its own learning rate. Received also: "
             f"{' and '.join(given)}. Give the rate, or a schedule, to the optimizer."
         )
-    if optimizer.built and optimizer is not getattr(model, "optimizer", None):
+    if optimizer.built and optimizer is not _own_optimizer(model):
         raise ValueError(
             "`optimizer` has been used already: one optimizer trains one model, and "
             "keeps its state. Make a new one, or pass the one that this model was "
             "trained with last."
         )
+
+
+def _own_optimizer(model):
+    """Return the optimizer that a model was compiled with.
+
+    Under float16 Keras puts it into another one, which scales the loss.
+    """
+    optimizer = getattr(model, "optimizer", None)
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def _compile(model, optimizer, loss, **metrics):
+    """Compile a model; its own optimizer stays as it is, with the scale of the loss."""
+    if optimizer is _own_optimizer(model):
+        optimizer = model.optimizer
+    model.compile(optimizer, loss, **metrics)
 
 
 def token_optimizer(optimizer, learning_rate, warmup_steps, usual_rate, usual_warmup):
@@ -155,11 +171,9 @@ def compile_for_tokens(model, optimizer, label_smoothing):
         optimizer: From `token_optimizer`.
         label_smoothing: See `Translator.fit`.
     """
-    model.compile(
-        optimizer,
-        loss=TokenCrossentropy(label_smoothing),
-        weighted_metrics=[Perplexity(), TokenAccuracy()],
-    )
+    metrics = [Perplexity(), TokenAccuracy()]
+    loss = TokenCrossentropy(label_smoothing)
+    _compile(model, optimizer, loss, weighted_metrics=metrics)
 
 
 class _OwnBatches(keras.callbacks.Callback):
@@ -192,9 +206,8 @@ def compile_for_labels(model, optimizer, label_smoothing):
     losses = keras.losses
     one = model.output_shape[-1] == 1
     loss = losses.BinaryCrossentropy if one else losses.CategoricalCrossentropy
-    model.compile(
-        optimizer, loss=loss(label_smoothing=label_smoothing), metrics=["accuracy"]
-    )
+    loss = loss(label_smoothing=label_smoothing)
+    _compile(model, optimizer, loss, metrics=["accuracy"])
 
 
 def fit_model(

@@ -117,10 +117,9 @@ def _replace(folder, new, old, own):
     moved = []
     folder.rename(old)
     try:
-        for extra in list(old.iterdir()):
-            if extra.name not in own:
-                extra.rename(new / extra.name)
-                moved.append(extra.name)
+        for extra in _extras(old, own):
+            extra.rename(new / extra.name)
+            moved.append(extra.name)
         new.rename(folder)
     except BaseException:
         for name in moved:
@@ -129,8 +128,13 @@ def _replace(folder, new, old, own):
         raise
 
 
+def _extras(folder, own):
+    """Return what lies beside a task's `own` files in its folder."""
+    return [path for path in folder.iterdir() if path.name not in own]
+
+
 def put_back(folder):
-    """Put a task back that `_replace` moved away before its process was killed."""
+    """Finish what `_replace` had begun before its process was killed."""
     folder = Path(folder).resolve()
     if folder.exists():
         return
@@ -139,11 +143,9 @@ def put_back(folder):
         new = old.parent.parent / "new"
         if folder.exists() or not (new / SETTINGS).is_file():
             continue  # that one came to its end
-        own = {SETTINGS, *read_task(new)["files"]}
-        for extra in list(new.iterdir()):
-            if extra.name not in own:
-                extra.rename(old / extra.name)
-        old.rename(folder)
+        for extra in _extras(old, {SETTINGS, *read_task(new)["files"]}):
+            extra.rename(new / extra.name)
+        new.rename(folder)
         shutil.rmtree(new.parent, ignore_errors=True)
 
 

@@ -348,9 +348,12 @@ class TextGenerator:
         }
 
     def explain(self, text: str) -> Explanation:
-        """Return where each token of a text looked, and what is likely to follow."""
+        """Return where each token of a text looked, and what is likely to follow.
+
+        Of a text that is longer than the model's positions it is the beginning.
+        """
         (text,), _ = check_texts([text])
-        (ids,), _ = self._read([text], 0)
+        (ids,) = encode_bare(self.tokenizer, [text], add_bos=self.add_bos)
         return explain_next(self.model, self.tokenizer, text, ids)
 
     def save(self, folder):

@@ -101,6 +101,7 @@ class AttentionRecord(Mapping):
     def fail(self, error: BaseException):
         """Drop what was recorded of a call that failed halfway."""
         self._calls, self._by_path, self._tokens, self._queries = {}, None, {}, {}
+        self._traced = {}
         self._failure = f"{type(error).__name__}: {error}"
 
     @property

@@ -85,7 +85,7 @@ class Sequence:
 
 
 def pair_sequences(kinds, queries, heads, tokens, target_tokens) -> dict:
-    """Return the pair (query, key) of `Sequence`s of each layer.
+    """Return the pair (query, key) of `Sequence`s of each layer; None if not known.
 
     Args:
         kinds: Layer path -> kind, see `attention_kind`.
@@ -134,7 +134,7 @@ def _pairs_as_given(tokens):
     made, pairs = {}, {}
     for path, pair in tokens.items():
         if pair is None:
-            pairs[path] = Sequence(path), Sequence(path)
+            pairs[path] = None
             continue
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise ValueError(

@@ -12,7 +12,7 @@ from keras_transformer.visualization.attention_kinds import (
     queries_of,
 )
 from keras_transformer.visualization.attention_table import as_numpy, select_heads
-from keras_transformer.visualization.sequences import pair_sequences
+from keras_transformer.visualization.sequences import Sequence, pair_sequences
 
 
 def view_data(record, tokens=None, target_tokens=None, batch=0, hide=None) -> dict:
@@ -38,29 +38,31 @@ def view_data(record, tokens=None, target_tokens=None, batch=0, hide=None) -> di
     kinds = {path: attention_kind(path, calls[path][0], record) for path in paths}
     heads = {path: _heads(path, calls[path], batch) for path in paths}
     pairs = pair_sequences(kinds, queries_of(record), heads, tokens, target_tokens)
-    for path in paths:
-        for weights in heads[path]:
-            for sequence, axis in zip(pairs[path], ("query", "key"), strict=True):
-                sequence.fit(path, weights, axis)
-    sequences = list(dict.fromkeys(s for path in paths for s in pairs[path]))
+    shown = [
+        (path, number, weights, pairs[path] or (Sequence(path), Sequence(path)))
+        for path in paths
+        for number, weights in enumerate(heads[path], 1)
+    ]
+    for path, _, weights, pair in shown:
+        for sequence, axis in zip(pair, ("query", "key"), strict=True):
+            sequence.fit(path, weights, axis)
+    sequences = list(dict.fromkeys(s for *_, pair in shown for s in pair))
     kept = {sequence: sequence.kept(hide) for sequence in sequences}
     layers = []
-    for path in paths:
-        query, key = pairs[path]
-        for call, weights in enumerate(heads[path], 1):
-            shown = weights[:, kept[query]]
-            key.check_whole(path, weights if key is query else shown)
-            scales, levels = quantize(shown[:, :, kept[key]])
-            layers.append(
-                {
-                    "name": path if len(heads[path]) == 1 else f"{path} (call {call})",
-                    "kind": kinds[path],
-                    "query": sequences.index(query),
-                    "key": sequences.index(key),
-                    "scales": scales,
-                    "weights": base64.b64encode(levels.tobytes()).decode("ascii"),
-                }
-            )
+    for path, call, weights, (query, key) in shown:
+        rows = weights[:, kept[query]]
+        key.check_whole(path, weights if key is query else rows)
+        scales, levels = quantize(rows[:, :, kept[key]])
+        layers.append(
+            {
+                "name": path if len(heads[path]) == 1 else f"{path} (call {call})",
+                "kind": kinds[path],
+                "query": sequences.index(query),
+                "key": sequences.index(key),
+                "scales": scales,
+                "weights": base64.b64encode(levels.tobytes()).decode("ascii"),
+            }
+        )
     return {
         "sequences": [s.texts(kept[s]) for s in sequences],
         "layers": layers,

@@ -118,6 +118,22 @@ def test_a_source_precomputed_by_another_layer_is_refused(settings):
         layer(X, None, cache={"self_attention": cache})
 
 
+def test_a_block_refuses_a_cache_whose_source_is_another_layers():
+    block = kt.TransformerDecoder(8, 2, 12)
+    block.build(X.shape, SOURCE.shape)
+    cache = block.create_cache(len(X), 4, ops.convert_to_tensor(SOURCE))
+    own = cache["self_attention"]
+    one = X[:, :1]
+    wrong = {key: value for key, value in own.items() if key != "mask"}
+    with pytest.raises(ValueError, match="must come from its own `create_cache`"):
+        block(one, cache={"self_attention": own, "cross_attention": wrong})
+    other = kt.MultiHeadAttention(4, 2)
+    other.build(X.shape, SOURCE.shape)
+    source = other.precompute(ops.convert_to_tensor(SOURCE))
+    with pytest.raises(ValueError, match="has 2 key/value heads of sizes 4 and 4"):
+        block(one, cache={"self_attention": own, "cross_attention": source})
+
+
 def test_a_source_is_precomputed_with_the_masks_that_key_and_value_carry():
     layer = randomize_attention()
     value = keras.layers.Masking()(np.where(PADDING[..., None], SOURCE, 0.0))

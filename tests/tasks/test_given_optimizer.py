@@ -39,7 +39,8 @@ def fit(task, optimizer, **settings):
         settings["max_tokens"] = 24
     before = task.model.get_weights()
     task.fit(*data, validation_data=watched, optimizer=optimizer, **settings)
-    assert task.model.optimizer is optimizer
+    compiled = task.model.optimizer
+    assert getattr(compiled, "inner_optimizer", compiled) is optimizer
     after = task.model.get_weights()
     return [np.abs(new - old).max() for new, old in zip(after, before, strict=True)]
 
@@ -83,12 +84,16 @@ def test_a_training_goes_on_with_the_optimizers_state(tmp_path):
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-def test_an_optimizer_keeps_its_state_in_a_later_training_of_the_model():
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+def test_an_optimizer_keeps_its_state_in_a_later_training_of_the_model(policy):
+    keras.config.set_dtype_policy(policy)  # under float16 Keras puts it into another
     task, optimizer = classifier(), keras.optimizers.Adam(1e-3)
     fit(task, optimizer)
     steps = int(optimizer.iterations)
     fit(task, optimizer)
-    assert int(optimizer.iterations) == 2 * steps > 0
+    again = int(optimizer.iterations) - steps
+    # The first steps under float16 are skipped until the loss is scaled small enough.
+    assert again == steps > 0 if policy == "float32" else again >= steps > 0
     with pytest.raises(ValueError, match="has been used already.*Make a new one"):
         fit(classifier(), optimizer)
 

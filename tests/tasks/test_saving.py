@@ -73,9 +73,7 @@ def test_a_save_that_cannot_take_its_place_leaves_everything_as_it_was(
         assert os.listdir(tmp_path) == ["model"]
 
 
-def test_a_task_that_a_killed_save_moved_away_is_put_back(
-    classifier, tmp_path, monkeypatch
-):
+def test_what_a_killed_save_had_moved_is_moved_on(classifier, tmp_path, monkeypatch):
     monkeypatch.setattr(saving, "PAUSE", 0)
     folder, work = tmp_path / "[모델]", tmp_path / ".saving-abc"
     old, new = work / "old" / folder.name, work / "new"
@@ -96,6 +94,7 @@ def test_a_task_that_a_killed_save_moved_away_is_put_back(
         old.parent.mkdir()
         folder.rename(old)
         (old / "b.txt").unlink()  # it was moved already
+        (old / "model.keras").write_bytes(b"older")  # what is new stays
         assert not following(folder)
         assert sorted(os.listdir(tmp_path)) == ["[모델]", "texts.txt"]
         assert sorted(os.listdir(folder)) == names

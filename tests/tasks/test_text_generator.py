@@ -179,6 +179,8 @@ def test_it_says_where_it_looked_and_what_may_follow(generator):
     assert np.triu(table.to_numpy(), 1).max() == 0
     pytest.importorskip("matplotlib")
     assert explanation.plot(head=0) is not None
+    long = generator.explain("나는 학교에 간다 " * 100)
+    assert len(long.tokens) == generator.model.position_limit
 
 
 LOADING = """

@@ -226,11 +226,13 @@ def test_a_layer_of_several_sequences_is_numbered_beside_those_of_one():
     record = kt.AttentionRecord(layer)
     record.add(layer, np.ones((1, 1, 1, 1)), tokens=[(["a"], ["b"])])
     record.add(other, np.ones((1, 1, 1, 1)), tokens=[(["c"], ["d"])])
-    record.add(other, np.ones((1, 1, 1, 1)), tokens=[(["e"], ["f"])])
+    both = [(["e", "f"], ["g", "h", "i"])]
+    record.add(other, np.ones((1, 1, 2, 3)) / 3, tokens=both)
     for batch in (0, -1):
         data = data_of(attention_view(record, batch=batch).html)
         assert len(data["layers"]) == 3
-        assert ["a"] in data["sequences"] and ["0"] in data["sequences"]
+        shown = [["a"], ["b"], ["0"], ["0"], ["0", "1"], ["0", "1", "2"]]
+        assert data["sequences"] == shown
 
 
 def test_layers_of_other_libraries_are_named():

@@ -101,6 +101,10 @@ def test_attention_in_a_part_that_is_compiled_is_named_as_not_recorded():
     assert record.not_recorded == ["inside"]
     with pytest.raises(KeyError, match="Not recorded: 'inside'"):
         record["inside"]
+    with pytest.raises(RuntimeError, match="midway"), kt.record_attention(model) as one:
+        model(x)
+        raise RuntimeError("midway")
+    assert one.not_recorded == []
 
 
 class Listed(layers.Layer):
