@@ -179,7 +179,8 @@ def compile_for_tokens(model, optimizer, label_smoothing):
 class _OwnBatches(keras.callbacks.Callback):
     """Give each epoch the batches and the order of its number.
 
-    So a training that goes on in a later process sees what it would have seen.
+    So a training that goes on in a later process sees what it would have seen (but
+    for pieces drawn at random, see `SentencePieceTokenizer.encode`).
     """
 
     def __init__(self, data: BucketedDataset):

@@ -231,9 +231,10 @@ class SentencePieceTokenizer:
             alpha: Unigram: the smaller, the more even the draw. BPE: share of merges
                 left out.
             nbest: Unigram: draw from so many best; -1 for all.
-            seed: Seed of the draws: equal ones give equal pieces of equal texts in
-                equal order. `None` for other draws in each call. (It sets the one
-                seed that `sentencepiece` has for the process.)
+            seed: Seed of the draws: in one process equal ones give equal pieces of
+                equal texts in equal order; `sentencepiece` 0.2.3 draws otherwise in
+                another. `None` for other draws in each call. (It sets the one seed
+                that `sentencepiece` has for the process.)
 
         Returns:
             A list for one string, a list of lists for several.
