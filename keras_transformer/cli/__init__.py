@@ -75,10 +75,10 @@ def _task(arguments):
     _add_task(parser, None)
     task = parser.parse_known_args(arguments)[0].task
     if task is None and arguments[:1] in (["predict"], ["evaluate"]):
-        from keras_transformer.tasks.saving import SETTINGS, put_back, read_task
+        from keras_transformer.tasks.saving import SETTINGS, finish_save, read_task
 
         for folder in map(Path, arguments[1:]):
-            put_back(folder)
+            finish_save(folder)
             if (folder / SETTINGS).is_file():
                 task = CLASSES.get(read_task(folder)["task"])
                 break

@@ -36,10 +36,10 @@ def add_options(command):
 
 def convert(options):
     """Convert one folder into another, and say what it became."""
-    from keras_transformer.tasks.saving import put_back
+    from keras_transformer.tasks.saving import finish_save
 
     source, target = Path(options.source), Path(options.target)
-    put_back(source)
+    finish_save(source)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ValueError(
             f"{str(target)!r} exists and is not empty. Nothing was written. Choose "

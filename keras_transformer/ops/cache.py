@@ -163,7 +163,7 @@ def check_source(cache: dict, heads: int, key_dim: int, value_dim: int):
             "A cache that does not grow must come from this layer's `precompute`, with "
             f"the parts {sorted(parts)}. Received: {got}."
         )
-    got = [(static_size(cache[name], i)) for name in ("key", "value") for i in (1, 3)]
+    got = [static_size(cache[name], i) for name in ("key", "value") for i in (1, 3)]
     wanted = [heads, key_dim, heads, value_dim]
     if any(None is not size != other for size, other in zip(got, wanted, strict=True)):
         raise ValueError(

@@ -1,7 +1,7 @@
 """A task on disk: a folder with a model, its tokenizers and a few settings.
 
 It is written whole or not at all: where a process is killed as a new task is about to
-replace an old one, the next that saves or loads there puts the old one back.
+replace an old one, the next that saves or loads there finishes it.
 """
 
 import glob
@@ -23,8 +23,13 @@ KINDS = {
     "SentencePieceTokenizer": (),
     "HuggingFaceTokenizer": ("special_tokens",),
     "MappedSentencePieceTokenizer": (
-        *("special_tokens", "prefix", "suffix"),
-        *("whole", "words", "space_once", "languages"),
+        "special_tokens",
+        "prefix",
+        "suffix",
+        "whole",
+        "words",
+        "space_once",
+        "languages",
     ),
 }
 
@@ -133,7 +138,7 @@ def _extras(folder, own):
     return [path for path in folder.iterdir() if path.name not in own]
 
 
-def put_back(folder):
+def finish_save(folder):
     """Finish what `_replace` had begun before its process was killed."""
     folder = Path(folder).resolve()
     if folder.exists():
@@ -157,7 +162,7 @@ def check_free(folder) -> Path:
             runs in it.
     """
     folder = Path(folder).resolve()  # not a link
-    put_back(folder)
+    finish_save(folder)
     here = Path.cwd()
     if folder in (here, *here.parents):
         raise ValueError(
@@ -205,7 +210,7 @@ def _read_folder(folder, task: str) -> dict:
         ValueError: It is no saved task, one of another class, or cut short.
     """
     folder = Path(folder)
-    put_back(folder)
+    finish_save(folder)
     if not (folder / SETTINGS).is_file():
         raise ValueError(
             f"{str(folder)!r} is not a saved {task}: it has no {SETTINGS}. Pass the "
